@@ -1,0 +1,1 @@
+"""Where histories are kept: the protocol and the in-process cache."""

@@ -1,0 +1,79 @@
+"""What the cache tells about itself: one frozen event per read, and the counters."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+__all__ = ["CacheInfo", "HistoryEvent", "OnEvent", "emit"]
+
+logger = logging.getLogger("deerflow_saver")
+
+Outcome = Literal["hit", "composed", "walk", "bypass"]
+SeedKind = Literal["snapshot", "legacy_plain", "root"]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """One read of a delta history.
+
+    `outcome` is `"hit"` (no call to the wrapped saver), `"composed"` (caught up with a
+    few `get_tuple` calls), `"walk"` (the wrapped saver walked), or `"bypass"` (the cache
+    was not consulted: no checkpoint id, cache disabled). `seed_kind` and `replay_depth`
+    (writes to replay) use the vocabulary of LangGraph's own platform metrics.
+    """
+
+    outcome: Outcome
+    channel: str
+    seed_kind: SeedKind
+    replay_depth: int
+    calls: int
+    """Calls this read made to the wrapped saver."""
+    seconds: float
+
+
+OnEvent = Callable[[HistoryEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """Counters of one wrapper family (a wrapper and its clones) and the size of its cache.
+
+    `hits` counts reads answered without calling the wrapped saver; `misses` all others
+    that consulted the cache; of those, `composed` caught up with `fetches` calls of
+    `get_tuple` and `walks` asked the wrapped saver for the history. `learned` counts the
+    checkpoints whose own writes were taken from what passed through. `bytes` and
+    `entries` (histories of one thread and namespace) describe the cache as a whole.
+    `errors` counts failures inside the cache, each of which ended in the wrapped saver's
+    answer.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    composed: int = 0
+    walks: int = 0
+    fetches: int = 0
+    learned: int = 0
+    forgets: int = 0
+    bypasses: int = 0
+    errors: int = 0
+    evictions: int = 0
+    bytes: int = 0
+    max_bytes: int = 0
+    entries: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """The counters as a plain dict, for logs and JSON."""
+        return asdict(self)
+
+
+def emit(hook: OnEvent | None, event: HistoryEvent) -> None:
+    """Hand `event` to `hook`; a hook that raises is logged and otherwise ignored."""
+    if hook is None:
+        return
+    try:
+        hook(event)
+    except Exception:
+        logger.exception("the on_event hook raised; the read it reported on is unaffected")

@@ -1,0 +1,1 @@
+"""Delta histories: what is known of a thread, and how a read is answered from it."""

@@ -1,0 +1,312 @@
+"""Reading a delta history: from the chain, by catching up with a few rows, or by one walk.
+
+The plan is a generator of storage requests (see `deerflow_saver._plan`), so it is the same
+for both faces of a saver:
+
+=============  ==================================  =========================================
+request        argument                            answer
+=============  ==================================  =========================================
+`get_tuple`    config                              the wrapped saver's tuple, or None
+`history`      channels                            the wrapped saver's own history
+`rooted`       checkpoint id                       whether no parent row is missing below it
+`wait`         `Flight`                            nothing, once another reader is done
+=============  ==================================  =========================================
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deerflow_saver._plan import Plan
+from deerflow_saver.history.chain import Chain, Fetched, Need, Position, View
+from deerflow_saver.history.isolation import Unkeepable
+
+__all__ = ["Flight", "Flights", "History", "Reading", "Result", "depth_of", "read"]
+
+History = dict[str, dict[str, Any]]
+"""Per channel LangGraph's `DeltaChannelHistory`: `writes` and, where one is stored, `seed`."""
+
+_DEPTH_PER_FETCH = 20
+"""One `get_tuple` costs about as much as walking this many checkpoints (async Postgres)."""
+_MAX_FETCHES = 16
+_DEEP = 64
+"""From this depth on a proof of rootedness costs little beside the walk itself."""
+
+
+class Flight:
+    """One reader's miss, on which others wait."""
+
+    def __init__(self) -> None:
+        self.landed: Future[None] = Future()
+        self.pilot = threading.get_ident()
+
+    def land(self) -> None:
+        """Let the others go on, whatever became of this one."""
+        if not self.landed.done():
+            self.landed.set_result(None)
+
+
+class Flights:
+    """The misses under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flights: dict[Any, Flight] = {}
+
+    def board(self, key: Any) -> tuple[Flight, bool]:
+        """The flight of `key`, and whether the caller is its pilot."""
+        with self._lock:
+            flight = self._flights.get(key)
+            if flight is not None:
+                return flight, False
+            flight = self._flights[key] = Flight()
+            return flight, True
+
+    def land(self, key: Any, flight: Flight) -> None:
+        """End a flight."""
+        with self._lock:
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+        flight.land()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is asked, and how this saver may be asked."""
+
+    checkpoint_id: str
+    channels: tuple[str, ...]
+    token: Any
+    """Names the way of decoding: histories of different tokens are never mixed."""
+    make_view: Callable[[], View]
+    config_of: Callable[[str], Any]
+    """A config that addresses a checkpoint of the same thread and namespace."""
+    on_error: Callable[[], None]
+    """Called when the cache itself failed, inside an exception handler."""
+    crawl: Literal["few", "all", "none"]
+    """Catch up by `get_tuple`: where cheaper than a walk, always (it *is* the walk), or never."""
+    prove_always: bool
+    """Whether proving rootedness is cheap beside the shallowest walk."""
+    prove: bool
+    """Whether rootedness can be proven at all."""
+    flight_key: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An answer and how it came about."""
+
+    history: History
+    outcome: Literal["hit", "composed", "walk"]
+    fetches: int
+
+
+def depth_of(metadata: Mapping[str, Any]) -> int | None:
+    """Supersteps since the last snapshot of the channel that waits longest for one.
+
+    From `counters_since_delta_snapshot`, LangGraph's `{channel: (updates, supersteps)}`.
+    """
+    counters = metadata.get("counters_since_delta_snapshot")
+    if not isinstance(counters, Mapping):
+        return None
+    try:
+        return max((int(pair[1]) for pair in counters.values()), default=0)
+    except (TypeError, ValueError, IndexError):
+        return None
+
+
+def read(chain_of: Callable[[], Chain], reading: Reading, flights: Flights) -> Plan[Result]:
+    """Answer `reading`, exactly as the wrapped saver would."""
+    waited = False
+    while True:
+        chain = chain_of()
+        with chain.lock:
+            if not chain.trusted:
+                break
+            chain.settle()
+            chain.track(reading.channels)
+            answer = _answer(chain, reading, {})
+        if isinstance(answer, dict):
+            return Result(answer, "hit", 0)
+        if waited:
+            return (yield from _miss(chain, reading))
+        flight, pilot = flights.board(reading.flight_key)
+        if pilot:
+            try:
+                return (yield from _miss(chain, reading))
+            finally:
+                flights.land(reading.flight_key, flight)
+        yield "wait", flight
+        waited = True
+    history = yield "history", reading.channels
+    return Result(dict(history), "walk", 0)
+
+
+def _answer(chain: Chain, reading: Reading, fetched: Mapping[str, Fetched]) -> History | list[Need]:
+    """The histories, or the rows they still need (none if the cache failed)."""
+    try:
+        answer = _compose(chain, reading, fetched)
+        return _take(chain, reading, answer) if isinstance(answer, dict) else answer
+    except Exception:  # noqa: BLE001 - a failing cache ends in the wrapped saver's answer
+        chain.clear()
+        reading.on_error()
+        return []
+
+
+def _compose(
+    chain: Chain, reading: Reading, fetched: Mapping[str, Fetched]
+) -> dict[str, Position] | list[Need]:
+    """Every channel's position, or all rows that some channel still needs."""
+    view = chain.view(reading.token, reading.make_view)
+    found: dict[str, Position] = {}
+    needs: dict[Need, None] = {}
+    for channel in reading.channels:
+        answer = chain.compose(view, reading.checkpoint_id, channel, fetched)
+        if isinstance(answer, Position):
+            found[channel] = answer
+        else:
+            needs.update(dict.fromkeys(answer))
+    return list(needs) if needs else found
+
+
+def _take(chain: Chain, reading: Reading, positions: Mapping[str, Position]) -> History:
+    view = chain.view(reading.token, reading.make_view)
+    out: History = {}
+    for channel, (segment, length) in positions.items():
+        view.use(segment)
+        entry: dict[str, Any] = {"writes": segment.take(length)}
+        if segment.seed is not None:
+            entry["seed"] = segment.seed.take()
+        out[channel] = entry
+    return out
+
+
+def _miss(chain: Chain, reading: Reading) -> Plan[Result]:
+    with chain.lock:
+        generation = chain.generation
+        # Another reader may have answered meanwhile
+        answer = _answer(chain, reading, {}) if chain.trusted else []
+        if isinstance(answer, dict):
+            return Result(answer, "hit", 0)
+        allowance = _allowance(chain, reading, answer)
+    fetched: dict[str, Fetched] = {}
+    if allowance:
+        history = yield from _crawl(chain, reading, generation, fetched, answer, allowance)
+        if history is not None:
+            return Result(history, "composed", len(fetched))
+        if reading.crawl == "all":  # a row is missing: an answer, but no knowledge
+            return (yield from _walk(chain, reading, -1, len(fetched)))
+    return (yield from _walk(chain, reading, generation, len(fetched)))
+
+
+def _allowance(chain: Chain, reading: Reading, needs: list[Need]) -> int:
+    """How many rows may be read to catch up before a walk is the cheaper way."""
+    if reading.crawl == "all":
+        return 1 << 30
+    if reading.crawl == "none" or not needs:
+        return 0
+    allowance = min((chain.depth(reading.checkpoint_id) or 0) // _DEPTH_PER_FETCH, _MAX_FETCHES)
+    expected = len(needs)
+    if any(not need.known for need in needs):
+        gap = chain.gap(reading.checkpoint_id)
+        expected = allowance + 1 if gap is None else max(expected, gap)
+    return allowance if expected <= allowance else 0
+
+
+def _crawl(
+    chain: Chain,
+    reading: Reading,
+    generation: int,
+    fetched: dict[str, Fetched],
+    needs: list[Need],
+    allowance: int,
+) -> Plan[History | None]:
+    """Read the rows that are missing until the histories compose; None if they do not."""
+    configs: dict[str, Any] = {}
+    while needs:
+        for need in needs:
+            cid = need.checkpoint_id
+            if cid in fetched or len(fetched) >= allowance:
+                return None
+            row = yield "get_tuple", configs.get(cid) or reading.config_of(cid)
+            if row is None:
+                return None
+            fetched[cid] = found = _fetched(row)
+            if found.parent is not None:
+                configs[found.parent] = row.parent_config
+        with chain.lock:
+            if not chain.trusted or chain.generation != generation:
+                return None
+            if len(needs) == 1 and found.parent is not None and not _worth(chain, reading, found):
+                needs = [Need(found.parent, known=False)]
+                continue
+            answer = _answer(chain, reading, fetched)
+        if isinstance(answer, dict):
+            return answer
+        needs = answer
+    return None
+
+
+def _worth(chain: Chain, reading: Reading, found: Fetched) -> bool:
+    """Whether composing can get further with this row than to ask for its parent."""
+    return chain.knows(found.parent or "") or not found.values.keys().isdisjoint(reading.channels)
+
+
+def _fetched(row: Any) -> Fetched:
+    parent = (row.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+    return Fetched(
+        parent,
+        row.checkpoint.get("channel_values") or {},
+        [tuple(w) for w in row.pending_writes or ()],
+    )
+
+
+def _walk(chain: Chain, reading: Reading, generation: int, fetches: int) -> Plan[Result]:
+    """Ask the wrapped saver, and keep what can be kept.
+
+    A history without a seed is kept only if no parent row is missing in the thread,
+    which must be proven before the walk: a row that is absent may come back.
+    """
+    with chain.lock:
+        deep = (chain.depth(reading.checkpoint_id) or 0) >= _DEEP
+        prove = reading.prove_always or deep or chain.seedless_walks > 0
+        prove = prove and reading.prove and chain.generation == generation
+    rooted = (yield "rooted", reading.checkpoint_id) if prove else False
+    history = yield "history", reading.channels
+    with chain.lock:
+        if chain.trusted and chain.generation == generation:
+            view = chain.view(reading.token, reading.make_view)
+            for channel in reading.channels:
+                if chain.find(view, reading.checkpoint_id, channel) is None:
+                    _keep(
+                        chain, view, reading.checkpoint_id, channel, history[channel], rooted=rooted
+                    )
+    return Result(dict(history), "walk", fetches)
+
+
+def _keep(
+    chain: Chain,
+    view: View,
+    checkpoint_id: str,
+    channel: str,
+    entry: Mapping[str, Any],
+    *,
+    rooted: bool,
+) -> None:
+    writes = entry["writes"]
+    if "seed" not in entry:
+        chain.seedless_walks += 1
+        if not rooted or not (writes or chain.knows(checkpoint_id)):
+            return
+    if type(writes) is not list or not all(type(w) is tuple and len(w) == 3 for w in writes):  # noqa: PLR2004
+        return
+    try:
+        segment = view.seeded(entry["seed"]) if "seed" in entry else view.segment()
+        segment.adopt(writes)
+    except Unkeepable:
+        return
+    chain.remember(view, checkpoint_id, channel, Position(segment, segment.length))

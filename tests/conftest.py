@@ -1,0 +1,94 @@
+"""Fixtures of the whole suite: real servers, and fresh databases on them.
+
+With `-n` the controller starts the servers and tells the workers where they are, so one
+Postgres and one Redis serve the run however many workers it has.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+from support.databases import empty_redis, fresh_postgres, numbered_redis
+from support.savers import Storage
+from support.servers import Servers
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
+
+SERVERS = pytest.StashKey[Servers]()
+
+# No run reports to a tracing service, whatever the developer's shell says.
+os.environ["LANGSMITH_TRACING"] = "false"
+
+# A shared machine makes single examples slow: that is no failure.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SERVERS] = Servers()
+    if not hasattr(config, "workerinput"):
+        # Ended by a timeout or a closed terminal, a run stops its servers as after Ctrl-C.
+        for ending in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ending, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    servers: Servers = node.config.stash[SERVERS]
+    node.workerinput["postgres_uri"] = servers.postgres_uri
+    node.workerinput["redis_url"] = servers.redis_url
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[SERVERS].close()
+
+
+def _server(config: pytest.Config, name: str) -> str:
+    workerinput: dict[str, str] | None = getattr(config, "workerinput", None)
+    if workerinput is not None:
+        return workerinput[name]
+    return str(getattr(config.stash[SERVERS], name))
+
+
+@pytest.fixture(scope="session")
+def postgres_uri(pytestconfig: pytest.Config) -> str:
+    """The run's Postgres server; tests take `postgres_database` or `storage`."""
+    return _server(pytestconfig, "postgres_uri")
+
+
+@pytest.fixture(scope="session")
+def redis_url(pytestconfig: pytest.Config) -> str:
+    """This worker's database on the run's Redis server; tests that write take `redis_database`."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    return numbered_redis(_server(pytestconfig, "redis_url"), int(worker))
+
+
+@pytest.fixture
+def postgres_database(postgres_uri: str) -> Iterator[str]:
+    """The URI of an empty database of this test's own."""
+    with fresh_postgres(postgres_uri) as uri:
+        yield uri
+
+
+@pytest.fixture
+def redis_database(redis_url: str) -> Iterator[str]:
+    """The URL of an empty Redis database that no other test uses meanwhile."""
+    empty_redis(redis_url)
+    yield redis_url
+    empty_redis(redis_url)
+
+
+@pytest.fixture
+def storage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Storage]:
+    """Where a `SaverCase` is opened, and opened again."""
+    storage = Storage(tmp_path, lambda: str(request.getfixturevalue("postgres_uri")))
+    yield storage
+    storage.close()

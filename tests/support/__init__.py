@@ -1,0 +1,1 @@
+"""What the tests share: real servers, fresh databases, every saver, and the docs' code blocks."""
