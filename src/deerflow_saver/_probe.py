@@ -82,7 +82,7 @@ def refuse_unsupported(saver: Any) -> None:
             msg = (
                 f"{type(saver).__name__} {reason}, and a DeltaChannel is rebuilt from the "
                 "ancestors' writes: with it, delta channels read empty without an error. Use a "
-                "saver that keeps every checkpoint (PostgresSaver, SqliteSaver, InMemorySaver, ...)."
+                "saver that keeps every checkpoint (PostgresSaver, SqliteSaver, InMemorySaver)."
             )
             raise UnsupportedSaverError(msg)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import ormsgpack
 from langchain_core.messages import BaseMessage
@@ -321,14 +321,16 @@ class Block:
         for index, (write, shape) in enumerate(zip(writes, self._shapes, strict=True)):
             part = _tree(write[2], shape)
             if type(part) is bytearray or (strict and not _only_plain(part)):
-                part = self._keep_serialised(index, write[2])
+                self._keep_serialised(index, write[2])
+                part = None
             tree.append(part)
         try:
             self._blob = _pack(tree)
         except (TypeError, ValueError):
             for index, part in enumerate(tree):
                 if not _packable(part):
-                    tree[index] = self._keep_serialised(index, writes[index][2])
+                    self._keep_serialised(index, writes[index][2])
+                    tree[index] = None
             self._blob = _pack(tree)
         self._fields = [
             _field_set(message)
@@ -421,7 +423,7 @@ class Block:
                     for kind, item in zip(shape, part, strict=True)
                 ]
             else:
-                value = _message(shape, next(fields), part)
+                value = _message(cast("type[BaseMessage]", shape), next(fields), part)
             out.append((*head, value))
         return out
 

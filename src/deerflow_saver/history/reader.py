@@ -8,7 +8,7 @@ request        argument                            answer
 =============  ==================================  =========================================
 `get_tuple`    config                              the wrapped saver's tuple, or None
 `history`      channels                            the wrapped saver's own history
-`rooted`       checkpoint id                       whether no parent row is missing below it
+`rooted`       `Reading.place`                     whether no parent row is missing below it
 `wait`         `Flight`                            nothing, once another reader is done
 =============  ==================================  =========================================
 """
@@ -22,10 +22,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deerflow_saver._plan import Plan
-from deerflow_saver.history.chain import Chain, Fetched, Need, Position, View
+from deerflow_saver.history.chain import Chain, Fetched, Need
 from deerflow_saver.history.isolation import Unkeepable
+from deerflow_saver.history.segment import Position, View
 
-__all__ = ["Flight", "Flights", "History", "Reading", "Result", "depth_of", "read"]
+__all__ = ["COUNTERS", "Flight", "Flights", "History", "Reading", "Result", "depth_of", "read"]
+
+COUNTERS = "counters_since_delta_snapshot"
+"""LangGraph's metadata key: per delta channel `(updates, supersteps)` since its last snapshot."""
 
 History = dict[str, dict[str, Any]]
 """Per channel LangGraph's `DeltaChannelHistory`: `writes` and, where one is stored, `seed`."""
@@ -78,6 +82,8 @@ class Flights:
 class Reading:
     """What is asked, and how this saver may be asked."""
 
+    place: Any
+    """The thread and namespace, as the drivers know it."""
     checkpoint_id: str
     channels: tuple[str, ...]
     token: Any
@@ -87,12 +93,12 @@ class Reading:
     """A config that addresses a checkpoint of the same thread and namespace."""
     on_error: Callable[[], None]
     """Called when the cache itself failed, inside an exception handler."""
-    crawl: Literal["few", "all", "none"]
-    """Catch up by `get_tuple`: where cheaper than a walk, always (it *is* the walk), or never."""
-    prove_always: bool
-    """Whether proving rootedness is cheap beside the shallowest walk."""
-    prove: bool
+    kind: Literal["storage", "tuples", "opaque"]
+    """See `Traits`: rows are read one by one where cheaper than a walk, always, or never."""
+    provable: bool
     """Whether rootedness can be proven at all."""
+    proof_is_cheap: bool
+    """Whether proving it is cheap beside the shallowest walk."""
     flight_key: Any
 
 
@@ -110,7 +116,7 @@ def depth_of(metadata: Mapping[str, Any]) -> int | None:
 
     From `counters_since_delta_snapshot`, LangGraph's `{channel: (updates, supersteps)}`.
     """
-    counters = metadata.get("counters_since_delta_snapshot")
+    counters = metadata.get(COUNTERS)
     if not isinstance(counters, Mapping):
         return None
     try:
@@ -198,16 +204,16 @@ def _miss(chain: Chain, reading: Reading) -> Plan[Result]:
         history = yield from _crawl(chain, reading, generation, fetched, answer, allowance)
         if history is not None:
             return Result(history, "composed", len(fetched))
-        if reading.crawl == "all":  # a row is missing: an answer, but no knowledge
+        if reading.kind == "tuples":  # a row is missing: an answer, but no knowledge
             return (yield from _walk(chain, reading, -1, len(fetched)))
     return (yield from _walk(chain, reading, generation, len(fetched)))
 
 
 def _allowance(chain: Chain, reading: Reading, needs: list[Need]) -> int:
     """How many rows may be read to catch up before a walk is the cheaper way."""
-    if reading.crawl == "all":
+    if reading.kind == "tuples":
         return 1 << 30
-    if reading.crawl == "none" or not needs:
+    if reading.kind == "opaque" or not needs:
         return 0
     allowance = min((chain.depth(reading.checkpoint_id) or 0) // _DEPTH_PER_FETCH, _MAX_FETCHES)
     expected = len(needs)
@@ -228,6 +234,7 @@ def _crawl(
     """Read the rows that are missing until the histories compose; None if they do not."""
     configs: dict[str, Any] = {}
     while needs:
+        found: Fetched | None = None
         for need in needs:
             cid = need.checkpoint_id
             if cid in fetched or len(fetched) >= allowance:
@@ -241,7 +248,12 @@ def _crawl(
         with chain.lock:
             if not chain.trusted or chain.generation != generation:
                 return None
-            if len(needs) == 1 and found.parent is not None and not _worth(chain, reading, found):
+            if (
+                len(needs) == 1
+                and found
+                and found.parent is not None
+                and not _worth(chain, reading, found)
+            ):
                 needs = [Need(found.parent, known=False)]
                 continue
             answer = _answer(chain, reading, fetched)
@@ -273,9 +285,9 @@ def _walk(chain: Chain, reading: Reading, generation: int, fetches: int) -> Plan
     """
     with chain.lock:
         deep = (chain.depth(reading.checkpoint_id) or 0) >= _DEEP
-        prove = reading.prove_always or deep or chain.seedless_walks > 0
-        prove = prove and reading.prove and chain.generation == generation
-    rooted = (yield "rooted", reading.checkpoint_id) if prove else False
+        prove = reading.proof_is_cheap or deep or chain.seedless_walks > 0
+        prove = prove and reading.provable and chain.generation == generation
+    rooted = (yield "rooted", reading.place) if prove else False
     history = yield "history", reading.channels
     with chain.lock:
         if chain.trusted and chain.generation == generation:

@@ -1,0 +1,66 @@
+"""Arguments of saver calls, found by position or name, and checked where a mistake costs data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from deerflow_saver.errors import InvalidConfigError
+
+__all__ = ["argument", "configurable", "history_arguments", "require_thread", "step_of"]
+
+
+def argument(name: str, position: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """An argument given by position or by name; None if it is missing."""
+    return args[position] if len(args) > position else kwargs.get(name)
+
+
+def configurable(config: Any) -> Mapping[str, Any]:
+    """The `configurable` part of a config, empty if there is none."""
+    found = config.get("configurable") if isinstance(config, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def step_of(metadata: Any) -> int | None:
+    """LangGraph's step number of a checkpoint, where its metadata has one."""
+    step = metadata.get("step")
+    return step if isinstance(step, int) else None
+
+
+def require_thread(operation: str, config: Any) -> None:
+    """Refuse a config that names no thread.
+
+    Raises:
+        InvalidConfigError: there is no `thread_id` (a `KeyError` too, as LangGraph's own).
+
+    """
+    if "thread_id" not in configurable(config):
+        msg = (
+            f"{operation}: config must name a thread, as "
+            '{"configurable": {"thread_id": ..., "checkpoint_ns": ""}}; '
+            f"got {config!r}"
+        )
+        raise InvalidConfigError(msg)
+
+
+def history_arguments(args: Any, kwargs: Any) -> tuple[Any, tuple[str, ...]]:
+    """Config and channels of a history call.
+
+    Raises:
+        InvalidConfigError: no thread in the config, or channels that are no sequence of names.
+        TypeError: other arguments than the two keyword arguments.
+
+    """
+    if args or kwargs.keys() != {"config", "channels"}:
+        msg = "get_delta_channel_history() takes exactly two keyword arguments: config and channels"
+        raise TypeError(msg)
+    config, channels = kwargs["config"], kwargs["channels"]
+    if isinstance(channels, str) or not isinstance(channels, Collection):
+        msg = f"channels must be a sequence of channel names, got {type(channels).__name__}"
+        raise InvalidConfigError(msg)
+    if not all(isinstance(name, str) for name in channels):
+        msg = f"channels must hold channel names (str), got {channels!r}"
+        raise InvalidConfigError(msg)
+    if channels:
+        require_thread("get_delta_channel_history", config)
+    return config, tuple(dict.fromkeys(channels))

@@ -1,0 +1,213 @@
+"""What a wrapper knows: its saver, the saver's traits, and what it shares with its clones."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from deerflow_saver._arguments import configurable
+from deerflow_saver._probe import Traits, traits_of
+from deerflow_saver._serde import plain_serde, token_of
+from deerflow_saver.cache.base import ChainKey, HistoryCache
+from deerflow_saver.events import CacheInfo, OnEvent
+from deerflow_saver.history.chain import Chain
+from deerflow_saver.history.isolation import Isolation, Serde
+from deerflow_saver.history.reader import Flights
+
+__all__ = ["Core", "Shared"]
+
+logger = logging.getLogger("deerflow_saver")
+
+_MAX_CHANNELS = 256
+_UUID_EPOCH = 0x01B21DD213814000  # 1970 in units of 100 ns since 1582-10-15
+_UUID_DIGITS = 32
+
+
+class Shared:
+    """What a wrapper shares with its clones: the cache, the counters, the misses under way."""
+
+    def __init__(
+        self, cache: HistoryCache, prefix: str, isolation: Isolation, on_event: OnEvent | None
+    ) -> None:
+        """Start with no knowledge of any channel."""
+        self.cache = cache
+        self.prefix = prefix
+        self.isolation = isolation
+        self.on_event = on_event
+        self.flights = Flights()
+        self.channels: frozenset[str] = frozenset()
+        """Names that proved to be delta channels; recorded in new threads from the start."""
+        self._since = time.time_ns() // 100 + _UUID_EPOCH
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] = {}
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter of `CacheInfo`."""
+        with self._lock:
+            self._counts[name] = self._counts.get(name, 0) + by
+
+    def info(self) -> CacheInfo:
+        """The counters, and the cache's usage."""
+        with self._lock:
+            return CacheInfo(**self._counts, **self.cache.usage())
+
+    def failed(self) -> None:
+        """Count and log a failure of the cache itself; call inside an exception handler."""
+        self.count("errors")
+        logger.exception(  # noqa: LOG004 - said above
+            "the history cache failed; the wrapped saver answers"
+        )
+
+    def track(self, channels: Collection[str]) -> None:
+        """Take note of delta channels."""
+        if not self.channels.issuperset(channels):
+            joined = self.channels | frozenset(channels)
+            if len(joined) <= _MAX_CHANNELS:
+                self.channels = joined
+
+    def minted_here(self, checkpoint_id: str) -> bool:
+        """Whether the uuid6 id was made after this wrapper, so that no older row can have it."""
+        digits = checkpoint_id.replace("-", "")
+        if len(digits) != _UUID_DIGITS or digits[12] != "6":
+            return False
+        try:
+            return (int(digits[:12], 16) << 12 | int(digits[13:16], 16)) > self._since
+        except ValueError:
+            return False
+
+    def forget_thread(self, thread_id: Any) -> None:
+        """Drop a thread; savers that turn ids into strings mean the string's thread too."""
+        self.count("forgets")
+        for name in {thread_id, str(thread_id)}:
+            self.cache.purge_thread(self.prefix, name)
+
+    def forget_all(self) -> None:
+        """Drop every thread of this database."""
+        self.count("forgets")
+        self.cache.purge(self.prefix)
+
+
+class Core:
+    """One wrapped saver and the chains that belong to it."""
+
+    def __init__(self, inner: Any, shared: Shared) -> None:
+        """Look at what `inner` does."""
+        self.inner = inner
+        self.shared = shared
+        self.traits: Traits = traits_of(inner)
+        self._decoding: tuple[Any, Serde, Any] | None = None
+
+    @property
+    def storage(self) -> bool:
+        """Whether the saver is one whose rules are known (see `_probe`)."""
+        return self.traits.kind == "storage"
+
+    def call(self, call: tuple[str, Any, Any]) -> Any:
+        """Call the wrapped saver: `(method, args, kwargs)`."""
+        name, args, kwargs = call
+        return getattr(self.inner, name)(*args, **kwargs)
+
+    def decoding(self) -> tuple[Any, Serde]:
+        """How the saver decodes: a token equal for equal ways, and the serialiser."""
+        serde = self.inner.serde
+        known = self._decoding
+        if known is None or known[2] is not serde:
+            known = self._decoding = (token_of(serde), plain_serde(serde), serde)
+        return known[0], known[1]
+
+    def key(self, config: Any) -> ChainKey | None:
+        """The chain a config belongs to; None if its thread may not be cached.
+
+        Thread ids that are not strings stay uncached: savers differ in whether 1 and "1"
+        are the same thread.
+        """
+        names = configurable(config)
+        thread_id, ns = names.get("thread_id"), names.get("checkpoint_ns", "")
+        if type(thread_id) is not str or type(ns) is not str:
+            return None
+        return ChainKey(self.shared.prefix, thread_id, ns)
+
+    def resolved_key(self, config: Any, row: Any) -> ChainKey | None:
+        """The chain of a row that a wrapping saver resolved, scoped by whatever it used."""
+        key = self.key(config)
+        if key is None or row is None:
+            return None
+        scope = {
+            name: f"{type(value).__name__}:{value}"
+            for name, value in configurable(row.config).items()
+            if name not in {"checkpoint_id", "checkpoint_map"}
+            and not name.startswith("__")
+            and isinstance(value, str | int | float | bool)
+        }
+        return key._replace(scope=tuple(sorted(scope.items())))
+
+    def chain(self, key: ChainKey) -> Chain:
+        """The chain of `key`, made if there is none."""
+        return self.shared.cache.chain(key, self._new_chain)
+
+    def _new_chain(self) -> Chain:
+        return Chain(
+            self.shared.channels,
+            ordered=self.traits.ordered,
+            seeds_by_version=self.traits.seeds_by_version,
+        )
+
+    def existing(self, config: Any) -> tuple[ChainKey, Chain] | None:
+        """The chain of a config if there is one; none is made."""
+        key = self.key(config)
+        if key is None:
+            return None
+        for found, chain in self.shared.cache.chains(key.prefix, key.thread_id):
+            if found == key:
+                return found, chain
+        return None
+
+    def to_write(self, config: Any) -> Sequence[tuple[ChainKey, Chain]]:
+        """Every chain a write may concern.
+
+        For a storage saver that is one, made if delta channels are known. A wrapping saver
+        decides for itself which rows a config means, so all chains of the thread and
+        namespace are meant.
+        """
+        shared = self.shared
+        key = self.key(config)
+        if key is None:
+            thread_id = configurable(config).get("thread_id")
+            if thread_id is not None:
+                shared.forget_thread(thread_id)
+            return ()
+        if not shared.cache.enabled or not shared.channels:
+            return ()
+        if self.storage:
+            return ((key, self.chain(key)),)
+        return [
+            (found, chain)
+            for found, chain in shared.cache.chains(key.prefix, key.thread_id)
+            if found.checkpoint_ns == key.checkpoint_ns
+        ]
+
+    def measure(self, key: ChainKey) -> None:
+        """Let the cache take note of a chain's size."""
+        try:
+            self.shared.cache.measure(key, self.chain(key))
+        except Exception:  # noqa: BLE001 - accounting must not fail the call it follows
+            self.shared.failed()
+
+    def rooted(self, key: ChainKey) -> bool:
+        """Whether it is proven that no parent row is missing in the thread and namespace."""
+        try:
+            ask = self.traits.rooted
+            return ask is not None and ask(self.inner, key.thread_id, key.checkpoint_ns)
+        except Exception:  # noqa: BLE001 - no proof, so nothing is kept
+            return False
+
+    async def arooted(self, key: ChainKey) -> bool:
+        """`rooted` on the async face."""
+        try:
+            ask = self.traits.arooted
+            return ask is not None and await ask(self.inner, key.thread_id, key.checkpoint_ns)
+        except Exception:  # noqa: BLE001 - no proof, so nothing is kept
+            return False

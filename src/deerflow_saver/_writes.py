@@ -1,0 +1,205 @@
+"""Plans for the writing and deleting methods: learn from what was stored, forget what went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from deerflow_saver._arguments import argument, configurable, require_thread, step_of
+from deerflow_saver._core import Core
+from deerflow_saver._plan import Plan
+from deerflow_saver._serde import pack
+from deerflow_saver.cache.base import ChainKey
+from deerflow_saver.history.chain import Chain
+from deerflow_saver.history.facts import ABSENT, HELD, Packed, Row, Writing
+from deerflow_saver.history.reader import COUNTERS, depth_of
+
+__all__ = ["forget_all", "forget_threads", "store_checkpoint", "store_writes"]
+
+_DISTRUST_SECONDS = 10.0
+"""How long nothing is learnt about a thread after a write ended without telling whether it
+was stored: a cancelled or disconnected write may still arrive."""
+
+Chains = Sequence[tuple[ChainKey, Chain]]
+
+
+def store_checkpoint(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
+    """`put`: pass it on and learn the new checkpoint's parent and snapshots."""
+    config = argument("config", 0, args, kwargs)
+    checkpoint = argument("checkpoint", 1, args, kwargs)
+    metadata = argument("metadata", 2, args, kwargs) or {}
+    if core.storage:
+        require_thread(name, config)
+    counters = metadata.get(COUNTERS) or ()
+    core.shared.track(counters)
+    chains = core.to_write(config)
+    cid = checkpoint["id"]
+    full = _written_in_full(checkpoint) if chains else ()
+    begun = [(key, chain, _begin_put(chain, cid, counters, full)) for key, chain in chains]
+    before = _seeds(core, chains, checkpoint)
+    try:
+        stored = yield "inner", (name, args, kwargs)
+    except BaseException:
+        _distrust(chains)
+        raise
+    seeds = _unchanged(before, _seeds(core, chains, checkpoint))
+    for key, chain, clean in begun:
+        with chain.lock:
+            learnt = clean and _born(core, chain, args, kwargs, seeds, metadata)
+            chain.end_put(cid, clean=learnt)
+        core.measure(key)
+    return stored
+
+
+def _begin_put(chain: Chain, checkpoint_id: str, counters: Any, full: Any) -> bool:
+    with chain.lock:
+        chain.untrack(full)
+        chain.track(counters)
+        return chain.begin_put(checkpoint_id)
+
+
+def _born(
+    core: Core, chain: Chain, args: Any, kwargs: Any, seeds: Mapping[str, Any], metadata: Any
+) -> bool:
+    """Teach the chain a stored checkpoint; False if that failed."""
+    config = argument("config", 0, args, kwargs)
+    checkpoint = argument("checkpoint", 1, args, kwargs)
+    cid = checkpoint["id"]
+    try:
+        chain.born(
+            cid,
+            configurable(config).get("checkpoint_id") or None,
+            seeds,
+            versions=checkpoint.get("channel_versions") or {},
+            new_versions=argument("new_versions", 3, args, kwargs) or {},
+            step=step_of(metadata),
+            depth=depth_of(metadata),
+            fresh=core.storage and core.shared.minted_here(cid),
+        )
+    except Exception:  # noqa: BLE001 - the checkpoint is stored: what fails here is ours
+        core.shared.failed()
+        return False
+    return True
+
+
+def _seeds(core: Core, chains: Chains, checkpoint: Any) -> dict[str, Packed | str]:
+    """Per recorded channel what this checkpoint stores: nothing, a snapshot, or something else."""
+    if not core.storage or not chains:
+        return {}
+    values = checkpoint.get("channel_values") or {}
+    _, serde = core.decoding()
+    out: dict[str, Packed | str] = {}
+    for _, chain in chains:
+        for channel in chain.channels:
+            if channel not in values:
+                out[channel] = ABSENT
+            elif isinstance(values[channel], _DeltaSnapshot):
+                out[channel] = pack(serde, values[channel]) or HELD
+            else:
+                out[channel] = HELD
+    return out
+
+
+def _written_in_full(checkpoint: Any) -> list[str]:
+    """Channels this checkpoint stores as plain values: their writes need no recording."""
+    values = checkpoint.get("channel_values") or {}
+    return [name for name, value in values.items() if not isinstance(value, _DeltaSnapshot)]
+
+
+def _unchanged(
+    before: Mapping[str, Packed | str], after: Mapping[str, Packed | str]
+) -> dict[str, Packed | str]:
+    """What was the same before and after the call: a value changed meanwhile is not known."""
+    return {c: value if after.get(c) == value else HELD for c, value in before.items()}
+
+
+def store_writes(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
+    """`put_writes`: pass it on and learn the checkpoint's own writes."""
+    config = argument("config", 0, args, kwargs)
+    if core.storage:
+        require_thread(name, config)
+    cid = configurable(config).get("checkpoint_id")
+    begun = _begin_rows(core, config, cid, argument("writes", 1, args, kwargs) or ())
+    if not begun:
+        return (yield "inner", (name, args, kwargs))
+    before = _rows(core, begun, args, kwargs)
+    try:
+        stored = yield "inner", (name, args, kwargs)
+    except BaseException:
+        _end_rows(begun, cid, None)
+        _distrust([(key, chain) for key, chain, _ in begun])
+        raise
+    rows = before if before is not None and before == _rows(core, begun, args, kwargs) else None
+    _end_rows(begun, cid, rows)
+    if rows is not None:
+        core.shared.count("learned")
+    return stored
+
+
+Begun = list[tuple[ChainKey, Chain, Writing]]
+
+
+def _begin_rows(core: Core, config: Any, cid: Any, writes: Any) -> Begun:
+    begun: Begun = []
+    if type(cid) is not str:
+        return begun
+    names = [write[0] for write in writes]
+    for key, chain in core.to_write(config):
+        with chain.lock:
+            writing = chain.begin_rows(cid, names)
+        if writing is not None:
+            begun.append((key, chain, writing))
+    return begun
+
+
+def _end_rows(begun: Begun, checkpoint_id: Any, rows: list[Row] | None) -> None:
+    for _, chain, writing in begun:
+        with chain.lock:
+            chain.end_rows(checkpoint_id, writing, rows)
+
+
+def _rows(core: Core, begun: Begun, args: Any, kwargs: Any) -> list[Row] | None:
+    """The recorded channels' writes as rows; None where they cannot or need not be known."""
+    if not core.storage or all(writing.node is None for _, _, writing in begun):
+        return None
+    channels = frozenset[str]().union(*(chain.channels for _, chain, _ in begun))
+    _, serde = core.decoding()
+    task_id = argument("task_id", 2, args, kwargs)
+    path = argument("task_path", 3, args, kwargs) or ""
+    rows = []
+    for index, (channel, value) in enumerate(argument("writes", 1, args, kwargs)):
+        if channel in channels:
+            packed = pack(serde, value)
+            if packed is None:
+                return None
+            rows.append(Row(path, task_id, WRITES_IDX_MAP.get(channel, index), channel, packed))
+    return rows
+
+
+def _distrust(chains: Chains) -> None:
+    for _, chain in chains:
+        with chain.lock:
+            chain.distrust(_DISTRUST_SECONDS)
+
+
+def forget_threads(core: Core, call: tuple[str, Any, Any], threads: list[Any]) -> Plan[Any]:
+    """A call that deletes rows of `threads`: forget them, and again what was read meanwhile."""
+    for thread_id in threads:
+        core.shared.forget_thread(thread_id)
+    try:
+        return (yield "inner", call)
+    finally:
+        for thread_id in threads:
+            core.shared.forget_thread(thread_id)
+
+
+def forget_all(core: Core, call: tuple[str, Any, Any]) -> Plan[Any]:
+    """A call that deletes rows of nobody knows which threads."""
+    core.shared.forget_all()
+    try:
+        return (yield "inner", call)
+    finally:
+        core.shared.forget_all()

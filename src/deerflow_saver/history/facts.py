@@ -1,0 +1,397 @@
+"""Facts about one (thread, namespace), learnt from what passes through a saver.
+
+Who is whose parent, which checkpoint stores a value for a channel, which writes a
+checkpoint owns, in serialised form: facts hold for every reader, however it decodes.
+
+Pure bookkeeping: nothing here performs I/O, and no method may be called without the lock.
+
+Rules they rest on (LangGraph's, see `BaseCheckpointSaver.get_delta_channel_history`): a
+checkpoint's history is its parent's plus the parent's own writes, or, where the parent
+stores a value, that value plus the parent's own writes. Own writes of a delta channel are
+final once the checkpoint has a child; a write that arrives later makes everything be
+forgotten.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from deerflow_saver.history.isolation import Write
+
+__all__ = ["ABSENT", "HELD", "ROW_BYTES", "Facts", "Node", "Packed", "Row", "Writing"]
+
+NODE_BYTES = 720
+ROW_BYTES = 330
+
+ABSENT = "absent"
+"""The checkpoint stores no value for the channel."""
+HELD = "held"
+"""The checkpoint stores a value for the channel, but the value is not known here."""
+
+
+class Packed(NamedTuple):
+    """A value in the wrapped saver's serialised form."""
+
+    kind: str
+    data: bytes
+
+
+class Row(NamedTuple):
+    """One own write of a checkpoint, as `put_writes` gave it."""
+
+    path: str
+    task_id: str
+    idx: int
+    channel: str
+    value: Packed
+
+
+class Node:
+    """Facts about one checkpoint."""
+
+    __slots__ = (
+        "busy", "depth", "final", "parent", "read", "rows", "step", "stored", "taken", "tracked",
+    )  # fmt: skip
+
+    def __init__(self, tracked: frozenset[str]) -> None:
+        self.tracked = tracked
+        """Channels whose writes were recorded from this checkpoint's beginning."""
+        self.parent: str | None = None
+        self.step: int | None = None
+        self.depth: int | None = None
+        """Supersteps since the last snapshot, as the checkpoint's metadata tells."""
+        self.stored: dict[str, tuple[str, Any] | str] = {}
+        """Per channel: `ABSENT`, `HELD`, or the key under which the value is known."""
+        self.rows: dict[tuple[str, int], Row] | None = None
+        """All own writes of the tracked channels, or None when not all are known."""
+        self.read: dict[str, tuple[str, ...]] | None = None
+        """Task ids of the own writes per channel, as a read of the row showed them."""
+        self.taken: dict[str, tuple[str, ...]] = {}
+        """Task ids of own writes that moved into a view's segment."""
+        self.busy = 0
+        """Writes on this checkpoint that are under way."""
+        self.final = False
+        """Whether `rows` was complete when the first child was stored."""
+
+
+class Writing(NamedTuple):
+    """A `put_writes` under way."""
+
+    node: Node | None
+    """Where to record the rows; None if the write came too late to be recorded."""
+    generation: int
+
+
+class Facts:
+    """What is known about the checkpoints of one (thread, namespace)."""
+
+    def __init__(self, channels: Iterable[str], *, ordered: bool, seeds_by_version: bool) -> None:
+        """Start empty.
+
+        Args:
+            channels: names of delta channels to record from the start.
+            ordered: whether the wrapped saver orders own writes by
+                `(task_path, task_id, idx)` (LangGraph's `writes_sort_key`); where that
+                is not known, own writes are used only if the path makes no difference.
+            seeds_by_version: whether a checkpoint's stored value is found by its channel
+                version (memory, Postgres) or inline in its row (SQLite).
+
+        """
+        self.lock = threading.Lock()
+        self.channels = frozenset(channels)
+        self.generation = 0
+        self.serial = 0
+        """Grows with every write that begins or ends; a read that spans one teaches nothing."""
+        self.closed = False
+        self.measured = 0
+        """Bytes when last measured, for the cache's accounts."""
+        self.seedless_walks = 0
+        self._distrusted_until = 0.0
+        self._ordered = ordered
+        self._by_version = seeds_by_version
+        self._nodes: dict[str, Node] = {}
+        self._children: dict[str, str] = {}
+        self._blobs: dict[tuple[str, Any], Packed | str] = {}
+        self._putting: set[str] = set()
+        self._pending: dict[str, Node] = {}
+        self._newest = ""
+        self._roots: set[str] = set()
+        self._row_bytes = 0
+
+    # -- forgetting -------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Forget everything; whoever is reading now may not teach what it reads."""
+        self.generation += 1
+        self.serial += 1
+        for table in (
+            self._nodes, self._children, self._blobs, self._pending, self._roots,
+        ):  # fmt: skip
+            table.clear()
+        self._newest = ""
+        self._row_bytes = 0
+
+    def close(self) -> None:
+        """Forget everything for good: the thread was purged or evicted."""
+        self.clear()
+        self.closed = True
+
+    def distrust(self, seconds: float) -> None:
+        """Forget, and learn nothing for a while: a write ended in doubt, and may still arrive."""
+        self.clear()
+        self._distrusted_until = time.monotonic() + seconds
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the chain may serve and learn."""
+        return not self.closed and time.monotonic() >= self._distrusted_until
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return (len(self._nodes) + len(self._pending)) * NODE_BYTES + self._row_bytes
+
+    # -- learning from writes ---------------------------------------------------------
+
+    def track(self, channels: Iterable[str]) -> None:
+        """Record the writes of these channels from now on."""
+        if not self.channels.issuperset(channels):
+            self.channels |= frozenset(channels)
+
+    def untrack(self, channels: Iterable[str]) -> None:
+        """Stop recording channels that are stored in full."""
+        if not self.channels.isdisjoint(channels):
+            self.channels -= frozenset(channels)
+
+    def begin_put(self, checkpoint_id: str) -> bool:
+        """Before a put: False if it may rewrite what is known (a put over an old id)."""
+        self.serial += 1
+        if checkpoint_id in self._nodes or checkpoint_id <= self._newest:
+            self.clear()
+            return False
+        self._putting.add(checkpoint_id)
+        return True
+
+    def end_put(self, checkpoint_id: str, *, clean: bool) -> None:
+        """After a put, stored or not; an unclean one leaves nothing known."""
+        self.serial += 1
+        self._putting.discard(checkpoint_id)
+        if not clean:
+            self.clear()
+
+    def born(
+        self,
+        checkpoint_id: str,
+        parent: str | None,
+        stored: Mapping[str, Packed | str],
+        *,
+        versions: Mapping[str, Any],
+        new_versions: Mapping[str, Any],
+        step: int | None,
+        depth: int | None,
+        fresh: bool,
+    ) -> None:
+        """A new checkpoint was stored through this saver.
+
+        `stored` has, per tracked channel, `ABSENT`, `HELD` or the packed value, as this
+        put stored it. `fresh` says that the id was made after this saver, so that no row
+        of it can exist that did not pass through here.
+        """
+        node = self._pending.pop(checkpoint_id, None) or Node(self.channels)
+        if not fresh:
+            node.rows = None
+        elif node.rows is None and not node.busy:
+            node.rows = {}
+        node.parent, node.step, node.depth = parent, step, depth
+        for channel in self.channels:
+            put = stored.get(channel, HELD)
+            version = versions.get(channel) if self._by_version else checkpoint_id
+            moved = channel in new_versions if self._by_version else True
+            node.stored[channel] = self._stored_at(channel, put, version, moved=moved)
+        self._nodes[checkpoint_id] = node
+        self._newest = max(self._newest, checkpoint_id)
+        if parent is None:
+            self._roots.add(checkpoint_id)
+        else:
+            self._child(parent, checkpoint_id, ours=True)
+
+    def _stored_at(
+        self, channel: str, put: Packed | str, version: Any, *, moved: bool
+    ) -> tuple[str, Any] | str:
+        """How a checkpoint stores a channel: `ABSENT`, `HELD`, or a key of the known values."""
+        if version is None:
+            return ABSENT if put is ABSENT else HELD
+        key = (channel, version)
+        if moved:
+            if type(put) is Packed:
+                self._let_go(channel)  # older ones are rarely asked for
+                self._row_bytes += len(put.data)
+            self._blobs[key] = put
+            return key
+        return key if put is ABSENT and key in self._blobs else HELD
+
+    def _child(self, parent: str, child: str, *, ours: bool) -> None:
+        node = self._nodes.get(parent)
+        if node is not None and ours and parent not in self._children:
+            node.final = node.rows is not None and not node.busy
+        self._children[parent] = child
+
+    def begin_rows(self, checkpoint_id: str, channels: Iterable[str]) -> Writing | None:
+        """Before a `put_writes`; None if it carries no recorded channel.
+
+        A write on a checkpoint that others already build on makes the chain forget.
+        """
+        if self.channels.isdisjoint(channels):
+            return None
+        self.serial += 1
+        node = self._nodes.get(checkpoint_id)
+        if checkpoint_id in self._children or (node and checkpoint_id != self._newest):
+            self.clear()
+            return Writing(None, self.generation)
+        if node is None:
+            # Either its own put is still under way, or it is an old checkpoint unknown
+            # here. Which of the two shows when the put arrives, or when somebody reads.
+            node = self._pending.get(checkpoint_id)
+            if node is None:
+                node = self._pending[checkpoint_id] = Node(self.channels)
+                node.rows = {}
+        node.busy += 1
+        return Writing(node, self.generation)
+
+    def end_rows(self, checkpoint_id: str, writing: Writing, rows: Iterable[Row] | None) -> None:
+        """After a `put_writes`: record `rows`, or with None that they are not known."""
+        self.serial += 1
+        node = writing.node
+        if node is not None:
+            node.busy -= 1
+        if node is None or checkpoint_id in self._children:
+            self.clear()
+            return
+        if writing.generation != self.generation:
+            return
+        node.read = None
+        if rows is None or node.rows is None:
+            node.rows = None
+            return
+        for row in rows:
+            # LangGraph's savers keep the first write of a (task id, idx)
+            if node.rows.setdefault((row.task_id, row.idx), row) is row:
+                self._row_bytes += ROW_BYTES + len(row.value.data)
+
+    # -- learning from reads ----------------------------------------------------------
+
+    def seen(
+        self,
+        checkpoint_id: str,
+        parent: str | None,
+        stored: Iterable[str],
+        own: Iterable[Write],
+        *,
+        step: int | None,
+        depth: int | None,
+        had_child: bool,
+    ) -> None:
+        """A row read for somebody else: links, which channels it stores, whose writes it owns.
+
+        Values are not kept, they belong to the reader. `had_child` says whether a child
+        was known before the row was read.
+        """
+        if checkpoint_id in self._putting or checkpoint_id in self._pending:
+            return
+        node = self._nodes.get(checkpoint_id)
+        by_channel: dict[str, list[str]] = {}
+        for task_id, channel, _ in own:
+            if channel in self.channels:
+                by_channel.setdefault(channel, []).append(task_id)
+        if node is None:
+            node = self._nodes[checkpoint_id] = Node(self.channels)
+            node.parent, node.step, node.depth = parent, step, depth
+            present = set(stored)
+            node.stored = {c: HELD if c in present else ABSENT for c in self.channels}
+            self._newest = max(self._newest, checkpoint_id)
+            if parent is None:
+                self._roots.add(checkpoint_id)
+            else:
+                self._child(parent, checkpoint_id, ours=False)
+        elif node.parent != parent:
+            self.clear()
+            return
+        if node.busy or node.taken:
+            return
+        if node.rows is None or node.tracked != self.channels or not _same(node.rows, by_channel):
+            node.rows = None if by_channel else {}
+            node.tracked = self.channels
+        node.final = had_child and node.rows is not None
+        node.read = {c: tuple(ids) for c, ids in by_channel.items()} if had_child else None
+
+    def has_child(self, checkpoint_id: str) -> bool:
+        """Whether a child of the checkpoint is known."""
+        return checkpoint_id in self._children
+
+    def knows(self, checkpoint_id: str) -> bool:
+        """Whether the checkpoint was put or read through this saver."""
+        return checkpoint_id in self._nodes
+
+    def settle(self) -> None:
+        """Before a read: writes on checkpoints never put here were late ones after all."""
+        if any(cid not in self._putting for cid in self._pending):
+            self.clear()
+
+    # -- telling
+
+    def depth(self, checkpoint_id: str) -> int | None:
+        """Supersteps since the last snapshot, where the checkpoint's metadata was seen."""
+        node = self._nodes.get(checkpoint_id)
+        return None if node is None else node.depth
+
+    def gap(self, checkpoint_id: str) -> int | None:
+        """Steps from the newest known earlier checkpoint to this one; None if unknown."""
+        target = self._nodes.get(checkpoint_id)
+        if target is None or target.step is None:
+            return None
+        steps = [
+            node.step
+            for cid, node in self._nodes.items()
+            if node.step is not None and node.step < target.step and cid < checkpoint_id
+        ]
+        return target.step - max(steps) if steps else None
+
+    def _own_task_ids(self, node: Node, channel: str) -> tuple[str, ...] | None:
+        if channel in node.taken:
+            return node.taken[channel]
+        if channel not in node.tracked:
+            return None
+        if node.read is not None:
+            return node.read.get(channel, ())
+        own = self._own(node, channel)
+        return None if own is None else tuple(row.task_id for row in own)
+
+    def _own(self, node: Node, channel: str) -> list[Row] | None:
+        """The channel's own writes in the order the saver replays them; None if not known."""
+        if node.rows is None or channel not in node.tracked or channel in node.taken:
+            return None
+        rows = [row for row in node.rows.values() if row.channel == channel]
+        ordered = sorted(rows, key=lambda row: (row.path, row.task_id, row.idx))
+        if not self._ordered and ordered != sorted(rows, key=lambda row: (row.task_id, row.idx)):
+            return None
+        return ordered
+
+    def _let_go(self, channel: str) -> None:
+        """Forget the packed seeds of a channel; that they are stored stays known."""
+        for key, value in self._blobs.items():
+            if key[0] == channel and type(value) is Packed:
+                self._row_bytes -= len(value.data)
+                self._blobs[key] = HELD
+
+
+def _same(rows: Mapping[tuple[str, int], Row], by_channel: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the recorded rows are those that were read, as far as task ids tell."""
+    known: dict[str, list[str]] = {}
+    for row in rows.values():
+        known.setdefault(row.channel, []).append(row.task_id)
+    return {c: sorted(ids) for c, ids in known.items()} == {
+        c: sorted(ids) for c, ids in by_channel.items()
+    }
