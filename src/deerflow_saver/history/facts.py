@@ -102,6 +102,7 @@ class Facts:
         """
         self.lock = threading.Lock()
         self.channels = frozenset(channels)
+        self._asked: frozenset[str] = frozenset()
         self.generation = 0
         self.serial = 0
         """Grows with every write that begins or ends; a read that spans one teaches nothing."""
@@ -156,15 +157,21 @@ class Facts:
 
     # -- learning from writes ---------------------------------------------------------
 
+    def ask(self, channels: Iterable[str]) -> None:
+        """Somebody reads these channels' histories: record their writes from now on, always."""
+        if not self._asked.issuperset(channels):
+            self._asked |= frozenset(channels)
+            self.track(channels)
+
     def track(self, channels: Iterable[str]) -> None:
         """Record the writes of these channels from now on."""
         if not self.channels.issuperset(channels):
             self.channels |= frozenset(channels)
 
     def untrack(self, channels: Iterable[str]) -> None:
-        """Stop recording channels that are stored in full."""
+        """Stop recording channels that are stored in full, unless somebody asked for them."""
         if not self.channels.isdisjoint(channels):
-            self.channels -= frozenset(channels)
+            self.channels -= frozenset(channels) - self._asked
 
     def begin_put(self, checkpoint_id: str) -> bool:
         """Before a put: False if it may rewrite what is known (a put over an old id)."""

@@ -134,7 +134,7 @@ def read(chain_of: Callable[[], Chain], reading: Reading, flights: Flights) -> P
             if not chain.trusted:
                 break
             chain.settle()
-            chain.track(reading.channels)
+            chain.ask(reading.channels)
             answer = _answer(chain, reading, {})
         if isinstance(answer, dict):
             return Result(answer, "hit", 0)
