@@ -1,7 +1,7 @@
 """Values that readers may change without changing what the next reader gets.
 
-A `Block` keeps a run of decoded values in a frozen form (bytes) and the objects it last
-handed out, their *twins*. The next read gets the same twins if nobody holds any part of
+A `Block` keeps a growing run of decoded values in a frozen form (bytes) and the objects it
+last handed out, their *twins*. The next read gets the same twins if nobody holds any part of
 them and none was changed; otherwise fresh ones are thawed from the frozen form. Both
 checks run over flat lists at C speed, a few hundred nanoseconds a message, where decoding
 one costs ten microseconds.
@@ -43,9 +43,8 @@ _PASSTHROUGH = (
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
 _ATOMS = frozenset({str, int, float, bool, type(None), bytes})
-_SAMPLES = 8
-_POINTER = 8
-_WRITE_OVERHEAD = 96  # the write's tuple, its slots in the lists, its task id's share
+_WRITE_BYTES = 420  # tuples, list slots and the task id of one write
+_MESSAGE_BYTES = 1200  # containers of a message, until they are measured
 
 
 class Unkeepable(Exception):  # noqa: N818 - a signal, never seen by callers
@@ -71,6 +70,15 @@ def _refuse(value: Any) -> Any:
 
 def _pack(tree: Any) -> bytes:
     return ormsgpack.packb(tree, _refuse, _PASSTHROUGH)
+
+
+def _header(length: int) -> bytes:
+    """The bytes that open a msgpack array; its items follow as they are packed alone."""
+    if length < 16:  # noqa: PLR2004 - msgpack's fixarray, array 16, array 32
+        return bytes([0x90 | length])
+    if length < 1 << 16:
+        return b"\xdc" + length.to_bytes(2, "big")
+    return b"\xdd" + length.to_bytes(4, "big")
 
 
 def _only_plain(value: Any) -> bool:
@@ -173,247 +181,245 @@ class _Watch:
 
     __slots__ = ("_children", "_expected", "_extras", "_fields", "_lists", "_parts", "_tree")
 
-    def __init__(self, twins: list[Write], shapes: list[Shape]) -> None:
+    def __init__(self) -> None:
         self._parts: list[Any] = []
         self._expected: list[int] = []
         self._lists: list[list[Any]] = []
+        self._children: list[Any] = []
         self._fields: list[Any] = []
         self._extras: list[Any] = []
         self._tree: list[Any] = []
-        overhead = _overhead()
+
+    def __len__(self) -> int:
+        return len(self._tree)
+
+    def extend(self, twins: list[Write], shapes: list[Shape]) -> int:
+        """Watch more twins; gives the bytes of their containers and of the watch itself.
+
+        Raises:
+            Unkeepable: a twin no longer has the shape it was frozen in.
+
+        """
+        start = len(self._parts)
         for twin, shape in zip(twins, shapes, strict=True):
-            self._add(twin, overhead + 2)
-            self._tree.append(self._value(twin[2], shape, overhead))
-        self._children = list(chain.from_iterable(self._lists))
+            self._add(twin, 2)
+            self._tree.append(self._value(twin[2], shape))
+        new = self._parts[start:]
+        return sum(map(sys.getsizeof, new)) + 26 * len(new)
 
     def _add(self, part: Any, references: int) -> None:
+        """Watch `part`, to which this program keeps `references` references, this one included."""
         self._parts.append(part)
-        self._expected.append(references)
+        self._expected.append(_OVERHEAD + references)
 
-    def _value(self, value: Any, shape: Shape, overhead: int) -> Any:
+    def _value(self, value: Any, shape: Shape) -> Any:
         if shape is None:
-            # owner, parts, tree: the value itself stands in the tree, its inner parts do not
-            self._data(value, overhead, 3)
+            self._data(value, 3)  # owner, parts, tree; parts inside it stand in two places
             return value
         if type(shape) is not tuple:
-            return self._message(value, shape, overhead, 2)
+            return self._message(value, shape, 2)
         if type(value) is not list or len(value) != len(shape):
             raise Unkeepable
-        self._add(value, overhead + 3)
+        self._add(value, 3)
         self._lists.append(value)
+        self._children.extend(value)
         tree = []
         for item, kind in zip(value, shape, strict=True):
             if kind is None:
-                self._data(item, overhead, 4)
+                self._data(item, 4)
                 tree.append(item)
             else:
-                tree.append(self._message(item, kind, overhead, 3))
+                tree.append(self._message(item, kind, 3))
         return tree
 
-    def _message(self, value: Any, kind: Any, overhead: int, references: int) -> dict[str, Any]:
+    def _message(self, value: Any, kind: Any, references: int) -> dict[str, Any]:
         if type(value) is not kind:
             raise Unkeepable
-        self._add(value, overhead + references)
+        self._add(value, references)
         state: dict[str, Any] = value.__dict__
-        self._add(state, overhead + 3)
-        self._fields.append(value.__pydantic_fields_set__)
-        self._add(value.__pydantic_fields_set__, overhead + 3)
+        self._add(state, 3)
+        fields = value.__pydantic_fields_set__
+        self._fields.append(fields)
+        self._add(fields, 3)
         extra = value.__pydantic_extra__
         if extra is not None:
             self._extras.append(extra)
-            self._add(extra, overhead + 3)
+            self._add(extra, 3)
         for item in state.values():
             if type(item) not in _ATOMS:
-                self._data(item, overhead, 2)
+                self._data(item, 2)
         return state
 
-    def _data(self, value: Any, overhead: int, references: int) -> None:
+    def _data(self, value: Any, references: int) -> None:
         kind = type(value)
-        if kind in _ATOMS:
-            return
         if kind is dict:
-            self._add(value, overhead + references)
+            self._add(value, references)
             items: Any = value.values()
         elif kind is list:
-            self._add(value, overhead + references)
+            self._add(value, references)
             items = value
+        elif kind in _ATOMS:
+            return
         else:
             raise Unkeepable
         for item in items:
             if type(item) not in _ATOMS:
-                self._data(item, overhead, 2)
+                self._data(item, 2)
 
     def unheld(self) -> bool:
-        """Whether nobody but this block holds any part of the twins."""
+        """Whether nobody but this program holds any part of the twins."""
         return _references(self._parts) == self._expected
 
-    def unchanged(self, blob: bytes, fields: list[frozenset[str]]) -> bool:
+    def unchanged(self, frozen: bytearray, fields: list[frozenset[str]]) -> bool:
         """Whether the twins still say exactly what was frozen."""
+        try:
+            packed = _pack(self._tree)
+        except (TypeError, ValueError):
+            return False
         return (
-            _packs_to(self._tree, blob)
+            len(packed) == len(_header(len(self._tree))) + len(frozen)
+            and packed.endswith(frozen)
             and not any(self._extras)
             and self._fields == fields
             and list(chain.from_iterable(self._lists)) == self._children
         )
 
-    @property
-    def size(self) -> int:
-        """Bytes of the flat lists themselves (each part: a reference and an expected count)."""
-        return 2 * _POINTER * len(self._parts) + 6 * _POINTER * len(self._tree)
-
-
-def _packs_to(tree: Any, blob: bytes) -> bool:
-    try:
-        return _pack(tree) == blob
-    except (TypeError, ValueError):
-        return False
-
 
 class Block:
-    """A run of one channel's writes, oldest first, kept so that readers cannot change it.
+    """A growing run of one channel's writes, oldest first, which readers cannot change.
 
     Not thread-safe: the owner of the block takes its lock around every call.
     """
 
     __slots__ = (
-        "_blob", "_fields", "_foreign", "_isolation", "_serde", "_shapes", "_twins", "_watch",
-        "heads", "size",
+        "_bytes", "_containers", "_fields", "_foreign", "_frozen", "_isolation", "_serde",
+        "_shapes", "_strict", "_twins", "_watch", "heads",
     )  # fmt: skip
 
-    def __init__(self, writes: list[Write], serde: Serde, isolation: Isolation) -> None:
-        """Freeze `writes`, whose objects nobody else may hold yet, and keep them as twins.
-
-        Raises:
-            Unkeepable: a value can be neither packed nor serialised.
-
-        """
-        self.heads = [(write[0], write[1]) for write in writes]
+    def __init__(self, serde: Serde, isolation: Isolation) -> None:
+        """Start empty."""
+        self.heads: list[tuple[str, str]] = []
+        """Task id and channel of each write."""
         self._serde = serde
         self._isolation = isolation
-        self._twins: list[Write] | None = writes
-        self._watch: _Watch | None = None
+        self._strict = not _gives_only_known_types(serde)
+        self._frozen = bytearray()
+        self._shapes: list[Shape] = []
+        self._fields: list[frozenset[str]] = []
         self._foreign: dict[int, tuple[str, bytes]] = {}
-        if isolation == "shared":
-            self._shapes: list[Shape] = []
-            self._fields: list[frozenset[str]] = []
-            self._blob = b""
-            self.size = (
-                sum(map(deep_size, _sample(writes))) * len(writes) // max(1, len(_sample(writes)))
-            )
-            return
-        self._shapes = [_shape(write[2]) for write in writes]
-        self._freeze(writes)
-        self.size = self._estimate(writes)
-        if isolation == "copy":
-            self._twins = None
-        elif self._foreign:  # decoded anew at each read: nothing to keep of them
-            self._twins = [
-                (*head, None) if i in self._foreign else write
-                for i, (head, write) in enumerate(zip(self.heads, writes, strict=True))
-            ]
+        self._twins: list[Write] | None = None if isolation == "copy" else []
+        self._watch: _Watch | None = None
+        self._bytes = 0
+        self._containers = 0
 
     def __len__(self) -> int:
         return len(self.heads)
 
-    def _freeze(self, writes: list[Write]) -> None:
-        strict = not _gives_only_known_types(self._serde)
-        tree = []
-        for index, (write, shape) in enumerate(zip(writes, self._shapes, strict=True)):
-            part = _tree(write[2], shape)
-            if type(part) is bytearray or (strict and not _only_plain(part)):
-                self._keep_serialised(index, write[2])
-                part = None
-            tree.append(part)
-        try:
-            self._blob = _pack(tree)
-        except (TypeError, ValueError):
-            for index, part in enumerate(tree):
-                if not _packable(part):
-                    self._keep_serialised(index, writes[index][2])
-                    tree[index] = None
-            self._blob = _pack(tree)
-        self._fields = [
-            _field_set(message)
-            for write, shape in zip(writes, self._shapes, strict=True)
-            for message in _messages(write[2], shape)
-        ]
+    @property
+    def size(self) -> int:
+        """Bytes held; the twins' containers are estimated until they are first watched."""
+        return self._bytes + self._containers
 
-    def _keep_serialised(self, index: int, value: Any) -> None:
-        try:
-            self._foreign[index] = self._serde.dumps_typed(value)
-        except Exception as error:
-            raise Unkeepable from error
-        self._shapes[index] = None
-
-    def _estimate(self, writes: list[Write]) -> int:
-        """Bytes of the frozen form and the twins, from the exact size of a few of them."""
-        frozen = len(self._blob) + sum(len(data) for _, data in self._foreign.values())
-        if self._isolation == "copy":
-            return frozen + _WRITE_OVERHEAD * len(writes)
-        indexes = [i for i in _sample(range(len(writes))) if i not in self._foreign]
-        beyond = [
-            deep_size(writes[i][2]) - len(_pack(_tree(writes[i][2], self._shapes[i])))
-            for i in indexes
-        ]
-        per_write = _WRITE_OVERHEAD + (sum(beyond) // len(beyond) if beyond else 0)
-        return 2 * frozen + per_write * len(writes)
-
-    def take(self) -> list[Write]:
-        """The writes, as objects the caller may keep and change.
+    def append(self, writes: Sequence[Write]) -> None:
+        """Freeze decoded writes, which at most their first reader holds, and keep them as twins.
 
         Raises:
-            Unkeepable: the frozen form turned out not to keep every type.
+            Unkeepable: a value can be neither packed nor serialised; nothing was appended.
 
         """
-        if self._twins is not None and (self._isolation == "shared" or self._reusable()):
+        start = len(self.heads)
+        if self._isolation == "shared":
+            shapes = [_shape(write[2]) for write in writes]
+            self._grow(
+                sum(len(_try_pack(_tree(w[2], s))) for w, s in zip(writes, shapes, strict=True)),
+                shapes,
+            )
+        else:
+            self._freeze(start, writes)
+        self.heads += [(write[0], write[1]) for write in writes]
+        if self._twins is not None:
+            if self._foreign:  # decoded anew at each read: nothing to keep of them
+                writes = [
+                    (*write[:2], None) if start + i in self._foreign else write
+                    for i, write in enumerate(writes)
+                ]
+            self._twins += writes
+
+    def _freeze(self, start: int, writes: Sequence[Write]) -> None:
+        shapes = [_shape(write[2]) for write in writes]
+        tree = [_tree(write[2], shape) for write, shape in zip(writes, shapes, strict=True)]
+        foreign: dict[int, tuple[str, bytes]] = {}
+        frozen = b"" if self._strict else _try_pack(tree)
+        if not frozen or any(type(part) is bytearray for part in tree):
+            for index, part in enumerate(tree):
+                if not _keeps_types(part, strict=self._strict):
+                    foreign[start + index] = _serialised(self._serde, writes[index][2])
+                    shapes[index] = tree[index] = None
+            frozen = _pack(tree)
+        self._fields += [
+            _field_set(message)
+            for write, shape in zip(writes, shapes, strict=True)
+            for message in _messages(write[2], shape)
+        ]
+        self._frozen += frozen[len(_header(len(tree))) :]
+        self._shapes += shapes
+        self._foreign.update(foreign)
+        self._grow(len(frozen) + sum(len(data) for _, data in foreign.values()), shapes)
+
+    def _grow(self, packed: int, shapes: list[Shape]) -> None:
+        """Account for new writes; strings weigh about what they weigh packed."""
+        self._bytes += packed + _WRITE_BYTES * len(shapes)
+        if self._twins is not None:
+            if self._isolation != "shared":
+                self._bytes += packed
+            messages = sum(len(s) if type(s) is tuple else s is not None for s in shapes)
+            self._containers += _MESSAGE_BYTES * messages
+
+    def take(self) -> list[Write]:
+        """The writes, as objects the caller may keep and change; the list is the block's own."""
+        if self._twins is None:
+            twins = self._thaw()
+        elif self._isolation == "shared" or self._reusable(self._twins):
             twins = self._twins
         else:
-            twins = self._thaw()
+            twins = self._twins = self._thaw()
             self._watch = None
-            self._twins = None if self._isolation == "copy" else twins
-        if not self._foreign:
-            return twins
-        fresh = list(twins)
+        return self._with_foreign(list(twins)) if self._foreign else twins
+
+    def _with_foreign(self, writes: list[Write]) -> list[Write]:
+        """Put the values in that are decoded anew at each read."""
         for index, data in self._foreign.items():
-            task_id, channel = self.heads[index]
-            fresh[index] = (task_id, channel, self._serde.loads_typed(data))
-        return fresh
+            writes[index] = (*self.heads[index], self._serde.loads_typed(data))
+        return writes
 
-    def drop_twins(self) -> None:
-        """Let go of the twins: they belong to another block now."""
-        if self._isolation != "shared":
-            self._twins = self._watch = None
+    def copies(self) -> list[Write]:
+        """The writes as objects of their own; the twins, in `"shared"` mode."""
+        if self._isolation == "shared":
+            return list(self._twins or ())
+        return self._with_foreign(self._thaw())
 
-    def _reusable(self) -> bool:
-        twins = self._twins
-        if twins is None or not _REUSE:
+    def _reusable(self, twins: list[Write]) -> bool:
+        if not _REUSE:
             return False
-        if self._watch is None:
-            if not self._likely_unheld(twins):
+        watch = self._watch
+        if watch is None:
+            if twins and _looks_held(twins[-1]):
                 return False
+            watch, self._containers = _Watch(), 0
+        if len(watch) < len(twins):
             try:
-                self._watch = _Watch(twins, self._shapes)
+                self._containers += watch.extend(twins[len(watch) :], self._shapes[len(watch) :])
             except Unkeepable:
                 return False
-            self.size += self._watch.size
-        return self._watch.unheld() and self._watch.unchanged(self._blob, self._fields)
-
-    @staticmethod
-    def _likely_unheld(twins: list[Write]) -> bool:
-        """A cheap look at the last write, before the watch is built over all of them."""
-        if not twins:
-            return True
-        value = twins[-1][2]
-        inner = value[-1] if type(value) is list and value else value
-        del value
-        # references: its container, the local name
-        return type(inner) in _ATOMS or _references([inner])[0] - _overhead() <= 3  # noqa: PLR2004
+            self._watch = watch
+        return watch.unheld() and watch.unchanged(self._frozen, self._fields)
 
     def _thaw(self) -> list[Write]:
         fields = iter(self._fields)
         out: list[Write] = []
+        packed = _header(len(self.heads)) + self._frozen
         for head, shape, part in zip(
-            self.heads, self._shapes, ormsgpack.unpackb(self._blob), strict=True
+            self.heads, self._shapes, ormsgpack.unpackb(packed), strict=True
         ):
             if shape is None:
                 value = part
@@ -428,34 +434,35 @@ class Block:
         return out
 
 
-_REUSE = twins_can_be_reused()
-
-
-def _packable(part: Any) -> bool:
+def _try_pack(tree: list[Any]) -> bytes:
     try:
-        _pack(part)
+        return _pack(tree)
     except (TypeError, ValueError):
-        return False
-    return True
+        return b""
 
 
-def _sample(items: Sequence[Any]) -> Sequence[Any]:
-    return items[:: max(1, len(items) // _SAMPLES)][:_SAMPLES]
+def _keeps_types(part: Any, *, strict: bool) -> bool:
+    """Whether packing `part` and reading it back gives the same types."""
+    return (
+        type(part) is not bytearray and (not strict or _only_plain(part)) and bool(_try_pack(part))
+    )
 
 
-def deep_size(value: Any) -> int:
-    """Bytes of `value` and all it holds, as tracemalloc would count them (shared atoms twice)."""
-    kind = type(value)
-    size = sys.getsizeof(value)
-    if kind is str or kind is bytes or value is None or kind is bool:
-        return 0 if value is None or kind is bool else size
-    if kind is dict:
-        return size + sum(map(deep_size, value.values()))
-    if kind in {list, tuple, set, frozenset}:
-        return size + sum(map(deep_size, value))
-    state = getattr(value, "__dict__", None)
-    if state is not None:
-        size += sys.getsizeof(state) + sum(map(deep_size, state.values()))
-        for name in ("__pydantic_fields_set__", "__pydantic_extra__"):
-            size += sys.getsizeof(getattr(value, name, None))
-    return size
+def _serialised(serde: Serde, value: Any) -> tuple[str, bytes]:
+    try:
+        return serde.dumps_typed(value)
+    except Exception as error:
+        raise Unkeepable from error
+
+
+def _looks_held(twin: Write) -> bool:
+    """A cheap look at one write, before a watch is built over many."""
+    value = twin[2]
+    if type(value) is list and value:
+        value = value[-1]
+    # its container and the local name hold it
+    return type(value) not in _ATOMS and _references([value])[0] > _OVERHEAD + 3
+
+
+_OVERHEAD = _overhead()
+_REUSE = twins_can_be_reused()

@@ -20,7 +20,6 @@ from deerflow_saver.history.isolation import Block, Isolation, Serde, Write
 __all__ = ["Position", "Seed", "Segment", "View"]
 
 _POSITION_BYTES = 260
-_MERGE_BELOW = 128
 
 
 class Seed:
@@ -31,7 +30,8 @@ class Seed:
     def __init__(self, value: Any, serde: Serde, isolation: Isolation) -> None:
         self._snapshot = isinstance(value, _DeltaSnapshot)
         inner = value.value if self._snapshot else value
-        self._block = Block([("", "", inner)], serde, isolation)
+        self._block = Block(serde, isolation)
+        self._block.append([("", "", inner)])
 
     @property
     def kind(self) -> str:
@@ -52,14 +52,13 @@ class Seed:
 class Segment:
     """A seed and a growing list of writes, shared by the histories of a line of checkpoints."""
 
-    __slots__ = ("_blocks", "_bounds", "_isolation", "_serde", "_waiting", "ends", "length", "seed")
+    __slots__ = ("_block", "_isolation", "_serde", "_waiting", "ends", "length", "seed")
 
     def __init__(self, serde: Serde, isolation: Isolation, seed: Seed | None = None) -> None:
         self._serde = serde
         self._isolation = isolation
         self.seed = seed
-        self._blocks: list[Block] = []
-        self._bounds: list[int] = []
+        self._block = Block(serde, isolation)
         self._waiting: list[Write | Row] = []
         self.length = 0
         self.ends: dict[str, int] = {}
@@ -70,31 +69,20 @@ class Segment:
         self._waiting.extend(writes)
         self.length += len(writes)
 
-    def adopt(self, writes: list[Write]) -> None:
-        """Take over a freshly decoded list, whose objects its reader will hold as twins."""
-        self._blocks = [Block(list(writes), self._serde, self._isolation)] if writes else []
-        self._bounds = [len(writes)] if writes else []
-        self.length = len(writes)
+    def adopt(self, writes: Sequence[Write]) -> None:
+        """Take over freshly decoded writes, whose objects their first reader will hold."""
+        self._block.append(writes)
+        self.length = len(self._block)
 
     def take(self, length: int) -> list[Write]:
         """The first `length` writes, isolated."""
         self._decode()
-        if len(self._blocks) == 1:
-            return self._blocks[0].take()[:length]
-        out: list[Write] = []
-        for block in self._blocks:
-            if len(out) >= length:
-                break
-            out += block.take()
-        return out[:length]
+        return self._block.take()[:length] if length else []
 
     def task_ids(self, start: int, stop: int) -> tuple[str, ...]:
         """Task ids of the writes in [start, stop)."""
         self._decode()
-        heads: list[tuple[str, str]] = []
-        for block in self._blocks:
-            heads += block.heads
-        return tuple(task_id for task_id, _ in heads[start:stop])
+        return tuple(task_id for task_id, _ in self._block.heads[start:stop])
 
     def fork(self, length: int) -> Segment:
         """A new segment with the same seed and the first `length` writes."""
@@ -102,43 +90,24 @@ class Segment:
         new.ends = {cid: end for cid, end in self.ends.items() if end <= length}
         if length:
             self._decode()
-            blocks: list[Block] = []
-            bounds: list[int] = []
-            for block, bound in zip(self._blocks, self._bounds, strict=True):
-                if bound > length:
-                    rest = length - (bounds[-1] if bounds else 0)
-                    if rest:
-                        thawed = block.take()[:rest]
-                        block.drop_twins()
-                        blocks.append(Block(thawed, self._serde, self._isolation))
-                        bounds.append(length)
-                    break
-                blocks.append(block)
-                bounds.append(bound)
-            new._blocks, new._bounds, new.length = blocks, bounds, length
+            new.adopt(self._block.copies()[:length])
         return new
 
     def _decode(self) -> None:
-        if not self._waiting:
-            return
-        fresh: list[Write] = [
-            (
-                item.task_id,
-                item.channel,
-                self._serde.loads_typed((item.value.kind, item.value.data)),
+        if self._waiting:
+            self._block.append(
+                [
+                    (
+                        item.task_id,
+                        item.channel,
+                        self._serde.loads_typed((item.value.kind, item.value.data)),
+                    )
+                    if type(item) is Row
+                    else item  # type: ignore[misc]
+                    for item in self._waiting
+                ]
             )
-            if type(item) is Row
-            else item  # type: ignore[misc]
-            for item in self._waiting
-        ]
-        blocks, bounds = self._blocks, self._bounds
-        if blocks and len(blocks[-1]) + len(fresh) <= _MERGE_BELOW:
-            fresh = blocks[-1].take() + fresh
-            blocks, bounds = blocks[:-1], bounds[:-1]
-        block = Block(fresh, self._serde, self._isolation)
-        self._blocks = [*blocks, block]
-        self._bounds = [*bounds, (bounds[-1] if bounds else 0) + len(fresh)]
-        self._waiting = []
+            self._waiting = []
 
     @property
     def size(self) -> int:
@@ -147,8 +116,7 @@ class Segment:
             ROW_BYTES + len(item.value.data) if type(item) is Row else ROW_BYTES
             for item in self._waiting
         )
-        seed = self.seed.size if self.seed is not None else 0
-        return seed + waiting + sum(block.size for block in self._blocks)
+        return self._block.size + waiting + (self.seed.size if self.seed is not None else 0)
 
 
 class Position(NamedTuple):
