@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from deerflow_saver.history.facts import ABSENT, HELD, ROW_BYTES, Facts, Row
+from deerflow_saver.history.facts import ABSENT, HELD, ROW_BYTES, Facts, Packed, Row
 from deerflow_saver.history.isolation import Write
-from deerflow_saver.history.segment import Position, View
+from deerflow_saver.history.segment import Position, Segment, View
 
 __all__ = ["Chain", "Decoded", "Fetched", "Need"]
 
@@ -95,7 +95,7 @@ class Chain(Facts):
         """A child's history without this checkpoint's own writes."""
         child = self._children.get(checkpoint_id)
         node = self._nodes.get(checkpoint_id)
-        if child is None or node is None or self._seed(checkpoint_id, channel, {}) is not ABSENT:
+        if child is None or node is None or node.stored.get(channel) is not ABSENT:
             return None
         longer = self._at_hand(view, child, channel)
         own = self._own_task_ids(node, channel)
@@ -124,7 +124,7 @@ class Chain(Facts):
                 position = Position(view.segment(), 0)
                 break
             path.append(parent)
-            seed = self._seed(parent, channel, fetched)
+            seed = self._seed(view, parent, channel, fetched)
             if seed is HELD or not self._own_known(parent, channel, fetched):
                 needs.append(Need(parent, known=self._parent(parent, fetched)[1]))
                 if seed is HELD or not needs[-1].known:
@@ -135,7 +135,7 @@ class Chain(Facts):
         if needs:
             return needs
         if position is None:
-            position = Position(view.seeded(self._decoded(view, channel, seed)), 0)
+            position = Position(self._start(view, channel, seed), 0)
         for parent in reversed(path):
             position = self._extend(view, position, parent, channel, fetched)
         return position
@@ -148,20 +148,28 @@ class Chain(Facts):
         node = self._nodes.get(checkpoint_id)
         return (None, False) if node is None else (node.parent, True)
 
-    def _seed(self, checkpoint_id: str, channel: str, fetched: Mapping[str, Fetched]) -> Any:
-        """`ABSENT`, `HELD`, a `Packed` value, or a `Decoded` one."""
+    def _seed(
+        self, view: View, checkpoint_id: str, channel: str, fetched: Mapping[str, Fetched]
+    ) -> Any:
+        """What the checkpoint stores: `ABSENT`, `HELD`, a value read for us, or a known key."""
         if checkpoint_id in fetched:
             values = fetched[checkpoint_id].values
             return Decoded(values[channel]) if channel in values else ABSENT
         node = self._nodes.get(checkpoint_id)
-        stored = HELD if node is None else node.stored.get(channel, HELD)
-        return self._blobs.get(stored, HELD) if type(stored) is tuple else stored
+        key = HELD if node is None else node.stored.get(channel, HELD)
+        if type(key) is tuple and not (view.seed(channel, key) or self._packed(channel, key)):
+            return HELD
+        return key
 
-    def _decoded(self, view: View, channel: str, seed: Any) -> Any:
+    def _start(self, view: View, channel: str, seed: Any) -> Segment:
+        """A segment that starts from a seed as `_seed` gave it."""
         if isinstance(seed, Decoded):
-            return seed.value
-        self._let_go(channel)  # the view keeps it from now on
-        return view.serde.loads_typed(tuple(seed))
+            return view.seeded(seed.value)
+        known = view.seed(channel, seed)
+        if known is None:
+            known = view.keep_seed(channel, seed, self._packed(channel, seed) or Packed("", b""))
+            self._let_go(channel)
+        return Segment(view.serde, view.isolation, known)
 
     def _own_known(self, checkpoint_id: str, channel: str, fetched: Mapping[str, Fetched]) -> bool:
         if checkpoint_id in fetched:

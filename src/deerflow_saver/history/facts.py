@@ -115,7 +115,10 @@ class Facts:
         self._by_version = seeds_by_version
         self._nodes: dict[str, Node] = {}
         self._children: dict[str, str] = {}
-        self._blobs: dict[tuple[str, Any], Packed | str] = {}
+        self._latest: dict[str, tuple[Any, Any]] = {}
+        """Per channel the version put last, and how it is stored (as in `Node.stored`)."""
+        self._seeds: dict[str, tuple[Any, Packed]] = {}
+        """Per channel the newest stored value and its key, until a view takes it over."""
         self._putting: set[str] = set()
         self._pending: dict[str, Node] = {}
         self._newest = ""
@@ -129,7 +132,7 @@ class Facts:
         self.generation += 1
         self.serial += 1
         for table in (
-            self._nodes, self._children, self._blobs, self._pending, self._roots,
+            self._nodes, self._children, self._latest, self._seeds, self._pending, self._roots,
         ):  # fmt: skip
             table.clear()
         self._newest = ""
@@ -225,20 +228,21 @@ class Facts:
         else:
             self._child(parent, checkpoint_id, ours=True)
 
-    def _stored_at(
-        self, channel: str, put: Packed | str, version: Any, *, moved: bool
-    ) -> tuple[str, Any] | str:
-        """How a checkpoint stores a channel: `ABSENT`, `HELD`, or a key of the known values."""
+    def _stored_at(self, channel: str, put: Packed | str, version: Any, *, moved: bool) -> Any:
+        """How a checkpoint stores a channel: `ABSENT`, `HELD`, or the key of a known value."""
         if version is None:
             return ABSENT if put is ABSENT else HELD
-        key = (channel, version)
         if moved:
+            stored: Any = put
             if type(put) is Packed:
-                self._let_go(channel)  # older ones are rarely asked for
+                self._let_go(channel)
+                stored = (channel, version)
+                self._seeds[channel] = (stored, put)
                 self._row_bytes += len(put.data)
-            self._blobs[key] = put
-            return key
-        return key if put is ABSENT and key in self._blobs else HELD
+            self._latest[channel] = (version, stored)
+            return stored
+        known, stored = self._latest.get(channel, (None, HELD))
+        return stored if put is ABSENT and known == version else HELD
 
     def _child(self, parent: str, child: str, *, ours: bool) -> None:
         node = self._nodes.get(parent)
@@ -386,12 +390,16 @@ class Facts:
             return None
         return ordered
 
+    def _packed(self, channel: str, key: Any) -> Packed | None:
+        """The value stored under `key`, if it is at hand."""
+        known, packed = self._seeds.get(channel, (None, None))
+        return packed if known == key else None
+
     def _let_go(self, channel: str) -> None:
-        """Forget the packed seeds of a channel; that they are stored stays known."""
-        for key, value in self._blobs.items():
-            if key[0] == channel and type(value) is Packed:
-                self._row_bytes -= len(value.data)
-                self._blobs[key] = HELD
+        """Drop a channel's packed value: a newer one or a view takes its place."""
+        _, packed = self._seeds.pop(channel, (None, None))
+        if packed is not None:
+            self._row_bytes -= len(packed.data)
 
 
 def _same(rows: Mapping[tuple[str, int], Row], by_channel: Mapping[str, Sequence[str]]) -> bool:

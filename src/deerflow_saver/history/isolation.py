@@ -292,7 +292,7 @@ class Block:
     """
 
     __slots__ = (
-        "_bytes", "_containers", "_fields", "_foreign", "_frozen", "_isolation", "_serde",
+        "_bytes", "_containers", "_estimate", "_fields", "_foreign", "_frozen", "_isolation", "_serde",
         "_shapes", "_strict", "_twins", "_watch", "heads",
     )  # fmt: skip
 
@@ -311,6 +311,7 @@ class Block:
         self._watch: _Watch | None = None
         self._bytes = 0
         self._containers = 0
+        self._estimate = 0
 
     def __len__(self) -> int:
         return len(self.heads)
@@ -318,7 +319,7 @@ class Block:
     @property
     def size(self) -> int:
         """Bytes held; the twins' containers are estimated until they are first watched."""
-        return self._bytes + self._containers
+        return self._bytes + self._containers + self._estimate
 
     def append(self, writes: Sequence[Write]) -> None:
         """Freeze decoded writes, which at most their first reader holds, and keep them as twins.
@@ -373,7 +374,7 @@ class Block:
             if self._isolation != "shared":
                 self._bytes += packed
             messages = sum(len(s) if type(s) is tuple else s is not None for s in shapes)
-            self._containers += _MESSAGE_BYTES * messages
+            self._estimate += _MESSAGE_BYTES * messages
 
     def take(self) -> list[Write]:
         """The writes, as objects the caller may keep and change; the list is the block's own."""
@@ -411,7 +412,7 @@ class Block:
                 self._containers += watch.extend(twins[len(watch) :], self._shapes[len(watch) :])
             except Unkeepable:
                 return False
-            self._watch = watch
+            self._watch, self._estimate = watch, 0
         return watch.unheld() and watch.unchanged(self._frozen, self._fields)
 
     def _thaw(self) -> list[Write]:

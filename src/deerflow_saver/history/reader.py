@@ -78,7 +78,7 @@ class Flights:
         flight.land()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reading:
     """What is asked, and how this saver may be asked."""
 
@@ -102,7 +102,7 @@ class Reading:
     flight_key: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
     """An answer and how it came about."""
 
@@ -183,10 +183,10 @@ def _take(chain: Chain, reading: Reading, positions: Mapping[str, Position]) -> 
     view = chain.view(reading.token, reading.make_view)
     out: History = {}
     for channel, (segment, length) in positions.items():
-        view.use(segment)
         entry: dict[str, Any] = {"writes": segment.take(length)}
         if segment.seed is not None:
             entry["seed"] = segment.seed.take()
+        view.use(segment)
         out[channel] = entry
     return out
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from deerflow_saver.history.facts import ROW_BYTES, Row
+from deerflow_saver.history.facts import ROW_BYTES, Packed, Row
 from deerflow_saver.history.isolation import Block, Isolation, Serde, Write
 
 __all__ = ["Position", "Seed", "Segment", "View"]
@@ -136,7 +136,9 @@ class View:
     def __post_init__(self) -> None:
         self.after: dict[tuple[str, str], Position] = {}
         self.direct: dict[tuple[str, str], Position] = {}
-        self._used: OrderedDict[Segment, None] = OrderedDict()
+        self._seeds: dict[str, tuple[Any, Seed]] = {}
+        self._used: OrderedDict[Segment, int] = OrderedDict()
+        self._bytes = 0
 
     def segment(self) -> Segment:
         """A new segment of this view, without a seed."""
@@ -146,16 +148,31 @@ class View:
         """A new segment that starts from the stored `value`."""
         return Segment(self.serde, self.isolation, Seed(value, self.serde, self.isolation))
 
+    def seed(self, channel: str, key: Any) -> Seed | None:
+        """The channel's newest seed, if it is the value stored under `key`."""
+        known, seed = self._seeds.get(channel, (None, None))
+        return seed if known == key else None
+
+    def keep_seed(self, channel: str, key: Any, packed: Packed) -> Seed:
+        """Decode the value stored under `key`; it serves every segment that starts there."""
+        value = self.serde.loads_typed((packed.kind, packed.data))
+        seed = Seed(value, self.serde, self.isolation)
+        self._seeds[channel] = (key, seed)
+        return seed
+
     def use(self, segment: Segment) -> None:
-        """Note that `segment` was read."""
-        self._used[segment] = None
+        """Note that `segment` was read or has grown."""
+        size = segment.size
+        self._bytes += size - self._used.get(segment, 0)
+        self._used[segment] = size
         self._used.move_to_end(segment)
 
     def drop_oldest(self) -> bool:
         """Forget the least recently used segment; False when only one is left."""
         if len(self._used) < 2:  # noqa: PLR2004 - the last one is the thread's present
             return False
-        segment, _ = self._used.popitem(last=False)
+        segment, size = self._used.popitem(last=False)
+        self._bytes -= size
         for table in (self.after, self.direct):
             for key in [k for k, position in table.items() if position.segment is segment]:
                 del table[key]
@@ -164,5 +181,4 @@ class View:
     @property
     def size(self) -> int:
         """Bytes of all segments and positions; a seed shared by two segments counts twice."""
-        positions = len(self.after) + len(self.direct)
-        return positions * _POSITION_BYTES + sum(segment.size for segment in self._used)
+        return (len(self.after) + len(self.direct)) * _POSITION_BYTES + self._bytes
