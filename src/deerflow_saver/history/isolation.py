@@ -179,13 +179,18 @@ def twins_can_be_reused() -> bool:
 class _Watch:
     """Flat views of a block's twins by which a change or a holder is noticed."""
 
-    __slots__ = ("_children", "_expected", "_extras", "_fields", "_lists", "_parts", "_tree")
+    __slots__ = (
+        "_children", "_classes", "_expected", "_extras", "_fields", "_lists", "_messages", "_parts",
+        "_tree",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._parts: list[Any] = []
         self._expected: list[int] = []
         self._lists: list[list[Any]] = []
         self._children: list[Any] = []
+        self._messages: list[BaseMessage] = []
+        self._classes: list[Any] = []
         self._fields: list[Any] = []
         self._extras: list[Any] = []
         self._tree: list[Any] = []
@@ -217,7 +222,7 @@ class _Watch:
             self._data(value, 3)  # owner, parts, tree; parts inside it stand in two places
             return value
         if type(shape) is not tuple:
-            return self._message(value, shape, 2)
+            return self._message(value, shape, 3)
         if type(value) is not list or len(value) != len(shape):
             raise Unkeepable
         self._add(value, 3)
@@ -229,13 +234,15 @@ class _Watch:
                 self._data(item, 4)
                 tree.append(item)
             else:
-                tree.append(self._message(item, kind, 3))
+                tree.append(self._message(item, kind, 4))
         return tree
 
     def _message(self, value: Any, kind: Any, references: int) -> dict[str, Any]:
         if type(value) is not kind:
             raise Unkeepable
         self._add(value, references)
+        self._messages.append(value)
+        self._classes.append(kind)
         state: dict[str, Any] = value.__dict__
         self._add(state, 3)
         fields = value.__pydantic_fields_set__
@@ -281,6 +288,7 @@ class _Watch:
             and packed.endswith(frozen)
             and not any(self._extras)
             and self._fields == fields
+            and list(map(type, self._messages)) == self._classes
             and list(chain.from_iterable(self._lists)) == self._children
         )
 
