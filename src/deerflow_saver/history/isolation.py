@@ -300,8 +300,8 @@ class Block:
     """
 
     __slots__ = (
-        "_bytes", "_containers", "_estimate", "_fields", "_foreign", "_frozen", "_isolation", "_serde",
-        "_shapes", "_strict", "_twins", "_watch", "heads",
+        "_bytes", "_containers", "_estimate", "_fields", "_foreign", "_frozen", "_isolation",
+        "_serde", "_shapes", "_strict", "_twins", "_watch", "heads",
     )  # fmt: skip
 
     def __init__(self, serde: Serde, isolation: Isolation) -> None:
