@@ -17,8 +17,10 @@ def argument(name: str, position: int, args: Sequence[Any], kwargs: Mapping[str,
 
 def configurable(config: Any) -> Mapping[str, Any]:
     """The `configurable` part of a config, empty if there is none."""
-    found = config.get("configurable") if isinstance(config, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    if type(config) is not dict and not isinstance(config, Mapping):
+        return {}
+    found = config.get("configurable")
+    return found if type(found) is dict or isinstance(found, Mapping) else {}
 
 
 def step_of(metadata: Any) -> int | None:
@@ -55,12 +57,15 @@ def history_arguments(args: Any, kwargs: Any) -> tuple[Any, tuple[str, ...]]:
         msg = "get_delta_channel_history() takes exactly two keyword arguments: config and channels"
         raise TypeError(msg)
     config, channels = kwargs["config"], kwargs["channels"]
-    if isinstance(channels, str) or not isinstance(channels, Collection):
+    if type(channels) is not list and (
+        isinstance(channels, str) or not isinstance(channels, Collection)
+    ):
         msg = f"channels must be a sequence of channel names, got {type(channels).__name__}"
         raise InvalidConfigError(msg)
-    if not all(isinstance(name, str) for name in channels):
+    names = tuple(dict.fromkeys(channels))
+    if not all(isinstance(name, str) for name in names):
         msg = f"channels must hold channel names (str), got {channels!r}"
         raise InvalidConfigError(msg)
-    if channels:
+    if names:
         require_thread("get_delta_channel_history", config)
-    return config, tuple(dict.fromkeys(channels))
+    return config, names

@@ -190,9 +190,11 @@ class Core:
         ]
 
     def measure(self, key: ChainKey) -> None:
-        """Let the cache take note of a chain's size."""
+        """Let the cache take note of a chain's size, if it changed."""
         try:
-            self.shared.cache.measure(key, self.chain(key))
+            chain = self.chain(key)
+            if chain.size != chain.measured:
+                self.shared.cache.measure(key, chain)
         except Exception:  # noqa: BLE001 - accounting must not fail the call it follows
             self.shared.failed()
 

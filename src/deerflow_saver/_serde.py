@@ -15,8 +15,8 @@ __all__ = ["pack", "plain_serde", "token_of"]
 
 def plain_serde(serde: Any) -> Serde:
     """The serialiser below encryption: what is kept here never leaves the process."""
-    while isinstance(serde, EncryptedSerializer):
-        serde = serde.serde
+    if type(serde) is not JsonPlusSerializer and isinstance(serde, EncryptedSerializer):
+        return plain_serde(serde.serde)
     return cast("Serde", serde)
 
 

@@ -93,14 +93,26 @@ def _only_plain(value: Any) -> bool:
 
 def _gives_only_known_types(serde: Any) -> bool:
     """Whether decoding can give no bytearray or memoryview below the top level."""
-    while isinstance(serde, EncryptedSerializer):
-        serde = serde.serde
-    return type(serde) is JsonPlusSerializer and not serde.pickle_fallback
+    if type(serde) is JsonPlusSerializer:
+        return not serde.pickle_fallback
+    return isinstance(serde, EncryptedSerializer) and _gives_only_known_types(serde.serde)
+
+
+_MESSAGE_CLASSES: dict[type, bool] = {}
+
+
+def _is_message(value: Any) -> bool:
+    """`isinstance(value, BaseMessage)`, without asking a metaclass each time."""
+    kind = type(value)
+    known = _MESSAGE_CLASSES.get(kind)
+    if known is None:
+        known = _MESSAGE_CLASSES[kind] = issubclass(kind, BaseMessage)
+    return known
 
 
 def _plain_message(value: Any) -> bool:
     return (
-        isinstance(value, BaseMessage)
+        _is_message(value)
         and not value.__pydantic_extra__
         and getattr(value, "__pydantic_private__", None) is None
     )
@@ -109,9 +121,9 @@ def _plain_message(value: Any) -> bool:
 def _shape(value: Any) -> Shape:
     kind = type(value)
     if kind is list:
-        classes = tuple(type(item) if _plain_message(item) else None for item in value)
+        classes = tuple([type(item) if _plain_message(item) else None for item in value])
         return classes if any(classes) else None
-    return kind if _plain_message(value) else None
+    return kind if kind not in _ATOMS and _plain_message(value) else None
 
 
 def _tree(value: Any, shape: Shape) -> Any:

@@ -44,14 +44,8 @@ _DEEP = 64
 class Flight:
     """One reader's miss, on which others wait."""
 
-    def __init__(self) -> None:
-        self.landed: Future[None] = Future()
-        self.pilot = threading.get_ident()
-
-    def land(self) -> None:
-        """Let the others go on, whatever became of this one."""
-        if not self.landed.done():
-            self.landed.set_result(None)
+    landed: Future[None] | None = None
+    """Made for the first that waits."""
 
 
 class Flights:
@@ -66,16 +60,17 @@ class Flights:
         with self._lock:
             flight = self._flights.get(key)
             if flight is not None:
+                flight.landed = flight.landed or Future()
                 return flight, False
             flight = self._flights[key] = Flight()
             return flight, True
 
     def land(self, key: Any, flight: Flight) -> None:
-        """End a flight."""
+        """End a flight, whatever became of it, and let the others go on."""
         with self._lock:
-            if self._flights.get(key) is flight:
-                del self._flights[key]
-        flight.land()
+            del self._flights[key]
+        if flight.landed is not None and not flight.landed.done():
+            flight.landed.set_result(None)
 
 
 @dataclass(slots=True)
