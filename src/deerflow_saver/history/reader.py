@@ -229,7 +229,6 @@ def _crawl(
     """Read the rows that are missing until the histories compose; None if they do not."""
     configs: dict[str, Any] = {}
     while needs:
-        found: Fetched | None = None
         for need in needs:
             cid = need.checkpoint_id
             if cid in fetched or len(fetched) >= allowance:
@@ -243,13 +242,9 @@ def _crawl(
         with chain.lock:
             if not chain.trusted or chain.generation != generation:
                 return None
-            if (
-                len(needs) == 1
-                and found
-                and found.parent is not None
-                and not _worth(chain, reading, found)
-            ):
-                needs = [Need(found.parent, known=False)]
+            further = _further(chain, reading, needs, fetched)
+            if further is not None:
+                needs = [further]
                 continue
             answer = _answer(chain, reading, fetched)
         if isinstance(answer, dict):
@@ -258,9 +253,18 @@ def _crawl(
     return None
 
 
-def _worth(chain: Chain, reading: Reading, found: Fetched) -> bool:
-    """Whether composing can get further with this row than to ask for its parent."""
-    return chain.knows(found.parent or "") or not found.values.keys().isdisjoint(reading.channels)
+def _further(
+    chain: Chain, reading: Reading, needs: list[Need], fetched: Mapping[str, Fetched]
+) -> Need | None:
+    """The parent to read next, where trying to compose before that would be in vain."""
+    if len(needs) != 1:
+        return None
+    cid = needs[0].checkpoint_id
+    parent = fetched[cid].parent
+    if parent is None or chain.knows(cid) or chain.knows(parent):
+        return None
+    stored = fetched[cid].values.keys()
+    return Need(parent, known=False) if stored.isdisjoint(reading.channels) else None
 
 
 def _fetched(row: Any) -> Fetched:
@@ -279,9 +283,11 @@ def _walk(chain: Chain, reading: Reading, generation: int, fetches: int) -> Plan
     which must be proven before the walk: a row that is absent may come back.
     """
     with chain.lock:
-        deep = (chain.depth(reading.checkpoint_id) or 0) >= _DEEP
-        prove = reading.proof_is_cheap or deep or chain.seedless_walks > 0
-        prove = prove and reading.provable and chain.generation == generation
+        prove = reading.provable and chain.generation == generation
+        if chain.seedless_walks == 0:
+            deep = (chain.depth(reading.checkpoint_id) or 0) >= _DEEP
+            prove = prove and (reading.proof_is_cheap or deep)
+            prove = prove and not chain.surely_seeded(reading.checkpoint_id)
     rooted = (yield "rooted", reading.place) if prove else False
     history = yield "history", reading.channels
     with chain.lock:
