@@ -180,7 +180,8 @@ def test_a_walk_under_way_during_a_delete_cannot_bring_the_thread_back(cold: Any
 
 
 def test_a_walk_under_way_during_a_late_write_is_not_kept(cold: Any) -> None:
-    inner, line, saver = cold
+    inner, line, _ = cold
+    saver = CachedHistorySaver(inner, guard="off")
     late = Line(saver, line.thread_id, ids=line.ids[:5])
     meanwhile(inner, lambda: line.history(saver), lambda: late.write(["late"]))
     assert line.history(saver) == line.history(InMemoryOf(inner))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from deerflow_saver._arguments import configurable
@@ -15,6 +14,7 @@ from deerflow_saver.cache.base import ChainKey, HistoryCache
 from deerflow_saver.events import CacheInfo, OnEvent
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.isolation import Isolation, Serde
+from deerflow_saver.history.minting import now
 from deerflow_saver.history.reader import Flights
 
 __all__ = ["Core", "Shared"]
@@ -22,8 +22,6 @@ __all__ = ["Core", "Shared"]
 logger = logging.getLogger("deerflow_saver")
 
 _MAX_CHANNELS = 256
-_UUID_EPOCH = 0x01B21DD213814000  # 1970 in units of 100 ns since 1582-10-15
-_UUID_DIGITS = 32
 
 
 class Shared:
@@ -38,9 +36,9 @@ class Shared:
         self.isolation = isolation
         self.on_event = on_event
         self.flights = Flights()
-        self.channels: frozenset[str] = frozenset()
-        """Names that proved to be delta channels; recorded in new threads from the start."""
-        self._since = time.time_ns() // 100 + _UUID_EPOCH
+        self.since: Mapping[str, int] = {}
+        """Names that proved to be delta channels, and when; recorded in all threads since then.
+        Replaced, never changed."""
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
 
@@ -63,20 +61,12 @@ class Shared:
 
     def track(self, channels: Collection[str]) -> None:
         """Take note of delta channels."""
-        if not self.channels.issuperset(channels):
-            joined = self.channels | frozenset(channels)
-            if len(joined) <= _MAX_CHANNELS:
-                self.channels = joined
-
-    def minted_here(self, checkpoint_id: str) -> bool:
-        """Whether the uuid6 id was made after this wrapper, so that no older row can have it."""
-        digits = checkpoint_id.replace("-", "")
-        if len(digits) != _UUID_DIGITS or digits[12] != "6":
-            return False
-        try:
-            return (int(digits[:12], 16) << 12 | int(digits[13:16], 16)) > self._since
-        except ValueError:
-            return False
+        if self.since.keys() >= set(channels):
+            return
+        with self._lock:
+            new = [channel for channel in channels if channel not in self.since]
+            if len(self.since) + len(new) <= _MAX_CHANNELS:
+                self.since = {**self.since, **dict.fromkeys(new, now())}
 
     def forget_thread(self, thread_id: Any) -> None:
         """Drop a thread; savers that turn ids into strings mean the string's thread too."""
@@ -149,8 +139,10 @@ class Core:
         return self.shared.cache.chain(key, self._new_chain)
 
     def _new_chain(self) -> Chain:
+        # A chain this one replaces may have taken records with it
+        dropped = self.shared.cache.dropped
         return Chain(
-            self.shared.channels,
+            {channel: max(since, dropped) for channel, since in self.shared.since.items()},
             ordered=self.traits.ordered,
             seeds_by_version=self.traits.seeds_by_version,
         )
@@ -179,8 +171,11 @@ class Core:
             if thread_id is not None:
                 shared.forget_thread(thread_id)
             return ()
-        if not shared.cache.enabled or not shared.channels:
+        if not shared.cache.enabled:
             return ()
+        if not shared.since:
+            found = self.existing(config)
+            return (found,) if found is not None else ()
         if self.storage:
             return ((key, self.chain(key)),)
         return [

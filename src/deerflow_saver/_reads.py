@@ -18,24 +18,24 @@ from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.reader import COUNTERS, Reading, Result, depth_of, read
 from deerflow_saver.history.segment import View
 
-__all__ = ["Listing", "may_answer", "read_history", "read_row"]
+__all__ = ["Listing", "read_history", "read_row"]
 
 
 def read_row(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
     """`get_tuple`: pass it on and learn from the row."""
     config = argument("config", 0, args, kwargs)
-    found, serial, had_child = None, 0, False
+    chain, serial, had_child = None, None, False
     if core.storage:
         require_thread(name, config)
-        found = core.existing(config)
-    if found is not None:
-        chain = found[1]
-        with chain.lock:
-            serial = chain.serial
-            had_child = chain.has_child(configurable(config).get("checkpoint_id") or "")
+        key = core.key(config)
+        if key is not None and core.shared.since and core.shared.cache.enabled:
+            chain = core.chain(key)
+            with chain.lock:
+                serial = chain.serial
+                had_child = chain.has_child(configurable(config).get("checkpoint_id") or "")
     row = yield "inner", (name, args, kwargs)
     if row is not None and core.storage:
-        _learn(core, config, row, found[1] if found else None, serial, had_child=had_child)
+        _learn(core, row, chain, serial, had_child=had_child)
     return row
 
 
@@ -46,10 +46,10 @@ class Listing:
         """Note which chains exist, and that nothing was written to them yet."""
         self._core = core
         self._serials: dict[ChainKey, int] = {}
-        thread_id = configurable(argument("config", 0, args, kwargs)).get("thread_id")
-        if core.storage and type(thread_id) is str:
-            shared = core.shared
-            for key, chain in shared.cache.chains(shared.prefix, thread_id):
+        wanted = core.key(argument("config", 0, args, kwargs))
+        if core.storage and wanted is not None and core.shared.cache.enabled:
+            core.chain(wanted)  # made now, so that a write while rows pass is noticed
+            for key, chain in core.shared.cache.chains(wanted.prefix, wanted.thread_id):
                 self._serials[key] = chain.serial
 
     def passes(self, row: Any) -> None:
@@ -59,26 +59,24 @@ class Listing:
             return
         key, chain = found
         had_child = chain.has_child(row.checkpoint.get("id"))
-        _learn(self._core, row.config, row, chain, self._serials[key], had_child=had_child)
+        _learn(self._core, row, chain, self._serials[key], had_child=had_child)
 
 
 def _learn(
-    core: Core, config: Any, row: Any, chain: Chain | None, serial: int, *, had_child: bool
+    core: Core, row: Any, chain: Chain | None, serial: int | None, *, had_child: bool
 ) -> None:
-    shared = core.shared
+    """Teach a chain the row, unless something was written since `serial` was noted."""
     try:
-        counters = row.metadata.get(COUNTERS)
-        shared.track(counters or ())
-        key = core.key(config)
-        if key is None or not shared.channels or not shared.cache.enabled:
+        counters = row.metadata.get(COUNTERS) or ()
+        core.shared.track(counters)
+        if chain is None:
             return
-        chain = chain or core.chain(key)
         with chain.lock:
             if not chain.closed and chain.serial == serial:
-                chain.track(counters or ())
+                chain.track(counters)
                 _see(chain, row, had_child=had_child)
     except Exception:  # noqa: BLE001 - the row was read: whatever fails here is ours
-        shared.failed()
+        core.shared.failed()
 
 
 def _see(chain: Chain, row: Any, *, had_child: bool) -> None:
@@ -93,16 +91,6 @@ def _see(chain: Chain, row: Any, *, had_child: bool) -> None:
     )
 
 
-def may_answer(core: Core, *, sync: bool) -> bool:
-    """Whether the cache may answer on this face, here and now."""
-    if not core.shared.cache.enabled:
-        return False
-    if not (core.traits.sync if sync else core.traits.asynchronous):
-        return False
-    # LangGraph's async savers refuse sync calls on their own loop; so must the wrapper
-    return not (sync and core.storage and _on_own_loop(core.inner))
-
-
 def _on_own_loop(saver: Any) -> bool:
     loop = getattr(saver, "loop", None)
     if loop is None:
@@ -114,36 +102,51 @@ def _on_own_loop(saver: Any) -> bool:
 
 
 def read_history(core: Core, face: str, config: Any, channels: tuple[str, ...]) -> Plan[Any]:
-    """One read of delta histories."""
-    shared = core.shared
-    started = time.perf_counter() if shared.on_event is not None else 0.0
+    """One read of delta histories, from the cache where it may answer."""
+    started = time.perf_counter() if core.shared.on_event is not None else 0.0
     if not channels:
         return {}
-    key, row = core.key(config), None
-    if not core.storage:
-        row = yield "get_tuple", config
-        key = core.resolved_key(config, row)
+    key, row = None, None
+    if _may_answer(core, sync=face == "sync"):
+        key = core.key(config)
+        if not core.storage:
+            row = yield "get_tuple", config
+            key = core.resolved_key(config, row)
     cid = row.checkpoint["id"] if row is not None else configurable(config).get("checkpoint_id")
     if key is None or type(cid) is not str or not cid:
-        shared.count("bypasses")
-        return (yield "history", channels)
-    shared.track(channels)
-
-    def chain_of() -> Chain:
-        chain = core.chain(key)
-        if row is not None:
-            # The target's own links; nothing else of a wrapping saver's rows is trusted
-            with chain.lock:
-                if not chain.closed:
-                    _see(chain, row, had_child=False)
-        return chain
-
-    reading = _reading(core, face, key, config, cid, channels)
-    result = yield from read(chain_of, reading, shared.flights)
-    _account(core, key, result)
-    if shared.on_event is not None:
+        core.shared.count("bypasses")
+        result = Result((yield "history", channels), "bypass", 0)
+    else:
+        core.shared.track(channels)
+        reading = _reading(core, face, key, config, cid, channels)
+        result = yield from read(lambda: _chain(core, key, row), reading, core.shared.flights)
+        _account(core, key, result)
+    if core.shared.on_event is not None:
         _report(core, result, time.perf_counter() - started)
     return result.history
+
+
+def _chain(core: Core, key: ChainKey, row: Any) -> Chain:
+    """The chain to answer from, which learns a resolved target's own links.
+
+    Nothing else of a wrapping saver's rows is trusted.
+    """
+    chain = core.chain(key)
+    if row is not None:
+        with chain.lock:
+            if not chain.closed:
+                _see(chain, row, had_child=False)
+    return chain
+
+
+def _may_answer(core: Core, *, sync: bool) -> bool:
+    """Whether the cache may answer on this face, here and now."""
+    if not core.shared.cache.enabled:
+        return False
+    if not (core.traits.sync if sync else core.traits.asynchronous):
+        return False
+    # LangGraph's async savers refuse sync calls on their own loop; so must the wrapper
+    return not (sync and core.storage and _on_own_loop(core.inner))
 
 
 def _reading(
@@ -182,7 +185,7 @@ def _account(core: Core, key: ChainKey, result: Result) -> None:
 
 
 def _report(core: Core, result: Result, seconds: float) -> None:
-    calls = result.fetches + (result.outcome == "walk")
+    calls = result.fetches + (result.outcome in {"walk", "bypass"})
     for channel, entry in cast("Mapping[str, Any]", result.history).items():
         kind: SeedKind = "root"
         if "seed" in entry:

@@ -19,7 +19,7 @@ class Sized(Chain):
     """A chain that says how large it is."""
 
     def __init__(self, size: int = 0) -> None:
-        super().__init__((), ordered=True, seeds_by_version=True)
+        super().__init__({}, ordered=True, seeds_by_version=True)
         self.told = size
 
     @property
@@ -31,7 +31,8 @@ class Sized(Chain):
 
 
 def fill(cache: MemoryHistoryCache, thread: str, size: int) -> Chain:
-    chain = cache.chain(key(thread), lambda: Sized(size))
+    chain = cache.chain(key(thread), Sized)
+    chain.told = size
     cache.measure(key(thread), chain)
     return chain
 
@@ -67,6 +68,12 @@ def test_one_thread_gets_at_most_half() -> None:
     fill(cache, "busy", 500)
     assert not small.closed
     assert cache.usage()["bytes"] == 80
+
+
+def test_a_chain_larger_than_the_budget_from_the_start_is_not_kept() -> None:
+    cache = MemoryHistoryCache(100)
+    assert cache.chain(key("a"), lambda: Sized(200)) is not cache.chain(key("a"), Sized)
+    assert cache.usage()["entries"] == 1
 
 
 def test_growing_in_place_does_not_count_twice() -> None:

@@ -73,7 +73,7 @@ def reading(cid: str, **options: Any) -> Reading:
 
 
 def chain_of(*, known: tuple[str, str | None, int] | None = None, depth: int = 100) -> Chain:
-    chain = Chain({"c"}, ordered=True, seeds_by_version=False)
+    chain = Chain({"c": 0}, ordered=True, seeds_by_version=False)
     if known is not None:
         cid, parent, step = known
         chain.seen(cid, parent, [], [], step=step, depth=depth, had_child=False)

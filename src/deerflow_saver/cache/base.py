@@ -43,6 +43,11 @@ class HistoryCache(Protocol):
         """False when the budget is zero: the wrapper then passes everything through."""
         ...
 
+    @property
+    def dropped(self) -> int:
+        """A timestamp (see `history.minting`) since which no chain was dropped."""
+        ...
+
     def chain(self, key: ChainKey, make: Callable[[], Chain]) -> Chain:
         """The chain of `key`, made by `make` if there is none, marked as just used."""
         ...
@@ -68,4 +73,13 @@ class HistoryCache(Protocol):
         ...
 
 
-CACHE_METHODS = ("chain", "chains", "measure", "purge_thread", "purge", "usage", "enabled")
+CACHE_METHODS = (
+    "chain",
+    "chains",
+    "measure",
+    "purge_thread",
+    "purge",
+    "usage",
+    "enabled",
+    "dropped",
+)

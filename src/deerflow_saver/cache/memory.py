@@ -10,6 +10,7 @@ from cachetools import LRUCache
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.history.chain import Chain
+from deerflow_saver.history.minting import now
 
 __all__ = ["DEFAULT_MAX_BYTES", "MemoryHistoryCache"]
 
@@ -57,11 +58,17 @@ class MemoryHistoryCache:
         self._chains = _Chains(max_bytes, self._evicted)
         self._threads: dict[tuple[str, str], dict[ChainKey, Chain]] = {}
         self._evictions = 0
+        self._dropped = 0
 
     @property
     def enabled(self) -> bool:
         """False when the budget is zero."""
         return self._max_bytes > 0
+
+    @property
+    def dropped(self) -> int:
+        """When a chain was last evicted or purged."""
+        return self._dropped
 
     def chain(self, key: ChainKey, make: Callable[[], Chain]) -> Chain:
         """The chain of `key`, made by `make` if there is none, marked as just used."""
@@ -69,6 +76,9 @@ class MemoryHistoryCache:
             chain = self._chains.get(key)
             if chain is None:
                 chain = make()
+                chain.measured = chain.size
+                if chain.measured > self._max_bytes:
+                    return chain  # serves this call and is forgotten
                 self._chains[key] = chain
                 self._threads.setdefault((key.prefix, key.thread_id), {})[key] = chain
             return chain
@@ -135,6 +145,7 @@ class MemoryHistoryCache:
         chain.closed = True
 
     def _forget(self, key: ChainKey, chain: Chain) -> None:
+        self._dropped = now()
         thread = self._threads.get((key.prefix, key.thread_id))
         if thread is not None and thread.get(key) is chain:
             del thread[key]

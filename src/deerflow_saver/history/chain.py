@@ -7,7 +7,7 @@ with the checkpoints whose rows must be read first; it never performs I/O itself
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from deerflow_saver.history.facts import ABSENT, HELD, ROW_BYTES, Facts, Packed, Row
@@ -39,13 +39,18 @@ class Fetched(NamedTuple):
     own: Sequence[Write]
 
 
+_CHAIN_BYTES = 2000
+
+
 class Chain(Facts):
     """Everything known about one (thread, namespace)."""
 
-    def __init__(self, channels: Iterable[str], *, ordered: bool, seeds_by_version: bool) -> None:
+    def __init__(self, since: Mapping[str, int], **options: Any) -> None:
         """Start empty; the arguments are those of `Facts`."""
-        super().__init__(channels, ordered=ordered, seeds_by_version=seeds_by_version)
+        super().__init__(since, **options)
         self._views: dict[Any, View] = {}
+        self.lessons = 0
+        """Grows with every history that is kept."""
 
     def clear(self) -> None:
         """Forget everything, the histories too."""
@@ -55,7 +60,7 @@ class Chain(Facts):
     @property
     def size(self) -> int:
         """Bytes held, facts and histories."""
-        return super().size + sum(view.size for view in self._views.values())
+        return _CHAIN_BYTES + super().size + sum(view.size for view in self._views.values())
 
     def trim(self, limit: int) -> None:
         """Drop what was used longest ago until the chain holds at most `limit` bytes."""
@@ -193,6 +198,7 @@ class Chain(Facts):
             segment.extend(self._take_own(parent, channel, fetched))
             end = segment.ends[parent] = segment.length
         view.use(segment)
+        self.lessons += 1
         position = Position(segment, end)
         view.after[parent, channel] = position
         return position
@@ -213,6 +219,7 @@ class Chain(Facts):
     def remember(self, view: View, checkpoint_id: str, channel: str, position: Position) -> None:
         """Keep a history that was read whole."""
         view.use(position.segment)
+        self.lessons += 1
         node = self._nodes.get(checkpoint_id)
         if node is not None and node.parent is not None:
             view.after[node.parent, channel] = position

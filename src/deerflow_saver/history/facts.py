@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from deerflow_saver.history.isolation import Write
+from deerflow_saver.history.minting import now
 
 __all__ = ["ABSENT", "HELD", "ROW_BYTES", "Facts", "Node", "Packed", "Row", "Writing"]
 
-NODE_BYTES = 720
+NODE_BYTES = 800
 ROW_BYTES = 330
 
 ABSENT = "absent"
@@ -56,9 +57,9 @@ class Node:
         "busy", "depth", "final", "parent", "read", "rows", "step", "stored", "taken", "tracked",
     )  # fmt: skip
 
-    def __init__(self, tracked: frozenset[str]) -> None:
+    def __init__(self, tracked: Mapping[str, int]) -> None:
         self.tracked = tracked
-        """Channels whose writes were recorded from this checkpoint's beginning."""
+        """Channels whose writes were recorded from this checkpoint's beginning, and since when."""
         self.parent: str | None = None
         self.step: int | None = None
         self.depth: int | None = None
@@ -88,20 +89,31 @@ class Writing(NamedTuple):
 class Facts:
     """What is known about the checkpoints of one (thread, namespace)."""
 
-    def __init__(self, channels: Iterable[str], *, ordered: bool, seeds_by_version: bool) -> None:
+    def __init__(
+        self,
+        since: Mapping[str, int],
+        *,
+        ordered: bool,
+        seeds_by_version: bool,
+        clock: Callable[[], int] = now,
+    ) -> None:
         """Start empty.
 
         Args:
-            channels: names of delta channels to record from the start.
+            since: delta channels to record, each with a timestamp after which none of its
+                writes passed unrecorded.
             ordered: whether the wrapped saver orders own writes by
                 `(task_path, task_id, idx)` (LangGraph's `writes_sort_key`); where that
                 is not known, own writes are used only if the path makes no difference.
             seeds_by_version: whether a checkpoint's stored value is found by its channel
                 version (memory, Postgres) or inline in its row (SQLite).
+            clock: gives a timestamp that is exceeded by every id made from now on.
 
         """
         self.lock = threading.Lock()
-        self.channels = frozenset(channels)
+        self._clock = clock
+        self._since: Mapping[str, int] = dict(since)
+        """Recorded channels, and the moment since when; replaced, never changed."""
         self._asked: frozenset[str] = frozenset()
         self.generation = 0
         self.serial = 0
@@ -137,6 +149,8 @@ class Facts:
             table.clear()
         self._newest = ""
         self._row_bytes = 0
+        # Rows recorded so far are lost: only checkpoints made from now on are known in full
+        self._since = dict.fromkeys(self._since, self._clock())
 
     def close(self) -> None:
         """Forget everything for good: the thread was purged or evicted."""
@@ -160,6 +174,11 @@ class Facts:
 
     # -- learning from writes ---------------------------------------------------------
 
+    @property
+    def channels(self) -> Collection[str]:
+        """Channels whose writes are recorded."""
+        return self._since.keys()
+
     def ask(self, channels: Iterable[str]) -> None:
         """Somebody reads these channels' histories: record their writes from now on, always."""
         if not self._asked.issuperset(channels):
@@ -168,13 +187,15 @@ class Facts:
 
     def track(self, channels: Iterable[str]) -> None:
         """Record the writes of these channels from now on."""
-        if not self.channels.issuperset(channels):
-            self.channels |= frozenset(channels)
+        new = [channel for channel in channels if channel not in self._since]
+        if new:
+            self._since = {**self._since, **dict.fromkeys(new, self._clock())}
 
     def untrack(self, channels: Iterable[str]) -> None:
         """Stop recording channels that are stored in full, unless somebody asked for them."""
-        if not self.channels.isdisjoint(channels):
-            self.channels -= frozenset(channels) - self._asked
+        gone = (self._since.keys() & set(channels)) - self._asked
+        if gone:
+            self._since = {c: since for c, since in self._since.items() if c not in gone}
 
     def begin_put(self, checkpoint_id: str) -> bool:
         """Before a put: False if it may rewrite what is known (a put over an old id)."""
@@ -202,21 +223,21 @@ class Facts:
         new_versions: Mapping[str, Any],
         step: int | None,
         depth: int | None,
-        fresh: bool,
+        minted: int | None,
     ) -> None:
         """A new checkpoint was stored through this saver.
 
-        `stored` has, per tracked channel, `ABSENT`, `HELD` or the packed value, as this
-        put stored it. `fresh` says that the id was made after this saver, so that no row
-        of it can exist that did not pass through here.
+        `stored` has, per recorded channel, `ABSENT`, `HELD` or the packed value, as this
+        put stored it. `minted` tells when the id was made: of a channel that was recorded
+        by then, no row of this checkpoint can exist that did not pass through here.
         """
-        node = self._pending.pop(checkpoint_id, None) or Node(self.channels)
-        if not fresh:
-            node.rows = None
-        elif node.rows is None and not node.busy:
+        node = self._pending.pop(checkpoint_id, None)
+        if node is None:
+            node = Node({})
             node.rows = {}
+        node.tracked = {c: since for c, since in self._since.items() if since < (minted or 0)}
         node.parent, node.step, node.depth = parent, step, depth
-        for channel in self.channels:
+        for channel in self._since:
             put = stored.get(channel, HELD)
             version = versions.get(channel) if self._by_version else checkpoint_id
             moved = channel in new_versions if self._by_version else True
@@ -255,9 +276,9 @@ class Facts:
 
         A write on a checkpoint that others already build on makes the chain forget.
         """
-        if self.channels.isdisjoint(channels):
-            return None
         self.serial += 1
+        if self._since.keys().isdisjoint(channels):
+            return None
         node = self._nodes.get(checkpoint_id)
         if checkpoint_id in self._children or (node and checkpoint_id != self._newest):
             self.clear()
@@ -267,7 +288,7 @@ class Facts:
             # here. Which of the two shows when the put arrives, or when somebody reads.
             node = self._pending.get(checkpoint_id)
             if node is None:
-                node = self._pending[checkpoint_id] = Node(self.channels)
+                node = self._pending[checkpoint_id] = Node({})
                 node.rows = {}
         node.busy += 1
         return Writing(node, self.generation)
@@ -315,13 +336,13 @@ class Facts:
         node = self._nodes.get(checkpoint_id)
         by_channel: dict[str, list[str]] = {}
         for task_id, channel, _ in own:
-            if channel in self.channels:
+            if channel in self._since:
                 by_channel.setdefault(channel, []).append(task_id)
         if node is None:
-            node = self._nodes[checkpoint_id] = Node(self.channels)
+            node = self._nodes[checkpoint_id] = Node(self._since)
             node.parent, node.step, node.depth = parent, step, depth
             present = set(stored)
-            node.stored = {c: HELD if c in present else ABSENT for c in self.channels}
+            node.stored = {c: HELD if c in present else ABSENT for c in self._since}
             self._newest = max(self._newest, checkpoint_id)
             if parent is None:
                 self._roots.add(checkpoint_id)
@@ -332,9 +353,9 @@ class Facts:
             return
         if node.busy or node.taken:
             return
-        if node.rows is None or node.tracked != self.channels or not _same(node.rows, by_channel):
+        if node.rows is None or node.tracked != self._since or not _same(node.rows, by_channel):
             node.rows = None if by_channel else {}
-            node.tracked = self.channels
+            node.tracked = self._since
         node.final = had_child and node.rows is not None
         node.read = {c: tuple(ids) for c, ids in by_channel.items()} if had_child else None
 
@@ -358,6 +379,16 @@ class Facts:
         node = self._nodes.get(checkpoint_id)
         return None if node is None else node.depth
 
+    def surely_seeded(self, checkpoint_id: str) -> bool:
+        """Whether fewer supersteps passed since the last snapshot than since the thread began.
+
+        LangGraph counts both from the checkpoint of step -1 on.
+        """
+        node = self._nodes.get(checkpoint_id)
+        if node is None or node.depth is None or node.step is None:
+            return False
+        return node.depth <= node.step
+
     def gap(self, checkpoint_id: str) -> int | None:
         """Steps from the newest known earlier checkpoint to this one; None if unknown."""
         target = self._nodes.get(checkpoint_id)
@@ -370,10 +401,15 @@ class Facts:
         ]
         return target.step - max(steps) if steps else None
 
+    def _recorded(self, node: Node, channel: str) -> bool:
+        """Whether the channel's writes were recorded without a gap since the node began."""
+        since = node.tracked.get(channel)
+        return since is not None and since == self._since.get(channel)
+
     def _own_task_ids(self, node: Node, channel: str) -> tuple[str, ...] | None:
         if channel in node.taken:
             return node.taken[channel]
-        if channel not in node.tracked:
+        if not self._recorded(node, channel):
             return None
         if node.read is not None:
             return node.read.get(channel, ())
@@ -382,7 +418,7 @@ class Facts:
 
     def _own(self, node: Node, channel: str) -> list[Row] | None:
         """The channel's own writes in the order the saver replays them; None if not known."""
-        if node.rows is None or channel not in node.tracked or channel in node.taken:
+        if node.rows is None or not self._recorded(node, channel) or channel in node.taken:
             return None
         rows = [row for row in node.rows.values() if row.channel == channel]
         ordered = sorted(rows, key=lambda row: (row.path, row.task_id, row.idx))

@@ -13,6 +13,7 @@ serialisation and decoded at each read, as the saver would.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -43,8 +44,9 @@ _PASSTHROUGH = (
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
 _ATOMS = frozenset({str, int, float, bool, type(None), bytes})
-_WRITE_BYTES = 420  # tuples, list slots and the task id of one write
-_MESSAGE_BYTES = 1200  # containers of a message, until they are measured
+_WRITE_BYTES = 260  # the head, list slots and the task id of one write
+_SAMPLES = 8  # writes whose containers tell those of the others, until all are measured
+_GOLDEN = 0.6180339887  # its multiples fall evenly between one another, in step with no pattern
 
 
 class Unkeepable(Exception):  # noqa: N818 - a signal, never seen by callers
@@ -99,61 +101,57 @@ def _gives_only_known_types(serde: Any) -> bool:
 
 
 _MESSAGE_CLASSES: dict[type, bool] = {}
+_LAST_FIELDS: dict[type, frozenset[str]] = {}
+_NO_FIELDS: list[frozenset[str]] = []
 
 
-def _is_message(value: Any) -> bool:
-    """`isinstance(value, BaseMessage)`, without asking a metaclass each time."""
-    kind = type(value)
+def _is_message_class(kind: type) -> bool:
+    """`issubclass(kind, BaseMessage)`, without asking a metaclass each time."""
     known = _MESSAGE_CLASSES.get(kind)
     if known is None:
         known = _MESSAGE_CLASSES[kind] = issubclass(kind, BaseMessage)
     return known
 
 
-def _plain_message(value: Any) -> bool:
+def _plain_message(value: Any, kind: type) -> bool:
     return (
-        _is_message(value)
+        kind not in _ATOMS
+        and _is_message_class(kind)
         and not value.__pydantic_extra__
         and getattr(value, "__pydantic_private__", None) is None
     )
 
 
-def _shape(value: Any) -> Shape:
+def _field_set(message: BaseMessage, kind: type) -> frozenset[str]:
+    """The message's set of explicitly given fields; equal ones of a class are mostly one object."""
+    fields = message.__pydantic_fields_set__
+    last = _LAST_FIELDS.get(kind)
+    if last is None or fields != last:
+        last = _LAST_FIELDS[kind] = frozenset(fields)
+    return last
+
+
+def _split(value: Any) -> tuple[Shape, Any, list[frozenset[str]]]:
+    """A value's shape, the plain data inside it (live `__dict__`s, not copies), its field sets."""
     kind = type(value)
     if kind is list:
-        classes = tuple([type(item) if _plain_message(item) else None for item in value])
-        return classes if any(classes) else None
-    return kind if kind not in _ATOMS and _plain_message(value) else None
-
-
-def _tree(value: Any, shape: Shape) -> Any:
-    """The plain data inside `value`: live `__dict__`s, not copies."""
-    if shape is None:
-        return value
-    if type(shape) is tuple:
-        return [
-            item if kind is None else item.__dict__ for item, kind in zip(value, shape, strict=True)
-        ]
-    return value.__dict__
-
-
-def _messages(value: Any, shape: Shape) -> list[BaseMessage]:
-    if shape is None:
-        return []
-    if type(shape) is tuple:
-        return [m for m, kind in zip(value, shape, strict=True) if kind is not None]
-    return [value]
-
-
-_FIELD_SETS: dict[frozenset[str], frozenset[str]] = {}
-
-
-def _field_set(message: BaseMessage) -> frozenset[str]:
-    """The message's set of explicitly given fields, one object for all equal sets."""
-    fields = frozenset(message.__pydantic_fields_set__)
-    if len(_FIELD_SETS) > 1024:  # noqa: PLR2004 - a bound against odd message classes
-        _FIELD_SETS.clear()
-    return _FIELD_SETS.setdefault(fields, fields)
+        classes: list[type[BaseMessage] | None] = []
+        tree: list[Any] = []
+        fields: list[frozenset[str]] = []
+        for item in value:
+            of = type(item)
+            if _plain_message(item, of):
+                classes.append(of)
+                tree.append(item.__dict__)
+                fields.append(_field_set(item, of))
+            else:
+                classes.append(None)
+                tree.append(item)
+        if fields:
+            return tuple(classes), tree, fields
+    elif _plain_message(value, kind):
+        return kind, value.__dict__, [_field_set(value, kind)]
+    return None, value, _NO_FIELDS
 
 
 _new: Callable[[Any], Any] = object.__new__
@@ -312,8 +310,8 @@ class Block:
     """
 
     __slots__ = (
-        "_bytes", "_containers", "_estimate", "_fields", "_foreign", "_frozen", "_isolation",
-        "_serde", "_shapes", "_strict", "_twins", "_watch", "heads",
+        "_bytes", "_collects", "_containers", "_estimate", "_fields", "_foreign", "_frozen",
+        "_isolation", "_serde", "_shapes", "_strict", "_twins", "_watch", "heads",
     )  # fmt: skip
 
     def __init__(self, serde: Serde, isolation: Isolation) -> None:
@@ -330,6 +328,7 @@ class Block:
         self._twins: list[Write] | None = None if isolation == "copy" else []
         self._watch: _Watch | None = None
         self._bytes = 0
+        self._collects = True
         self._containers = 0
         self._estimate = 0
 
@@ -350,11 +349,8 @@ class Block:
         """
         start = len(self.heads)
         if self._isolation == "shared":
-            shapes = [_shape(write[2]) for write in writes]
-            self._grow(
-                sum(len(_try_pack(_tree(w[2], s))) for w, s in zip(writes, shapes, strict=True)),
-                shapes,
-            )
+            packed = (_try_pack(_split(write[2])[1]) for write in writes)
+            self._grow(sum(map(len, packed)), writes)
         else:
             self._freeze(start, writes)
         self.heads += [(write[0], write[1]) for write in writes]
@@ -367,34 +363,34 @@ class Block:
             self._twins += writes
 
     def _freeze(self, start: int, writes: Sequence[Write]) -> None:
-        shapes = [_shape(write[2]) for write in writes]
-        tree = [_tree(write[2], shape) for write, shape in zip(writes, shapes, strict=True)]
+        split = [_split(write[2]) for write in writes]
+        tree = [part for _, part, _ in split]
         foreign: dict[int, tuple[str, bytes]] = {}
         frozen = b"" if self._strict else _try_pack(tree)
-        if not frozen or any(type(part) is bytearray for part in tree):
+        if not frozen or bytearray in map(type, tree):
             for index, part in enumerate(tree):
                 if not _keeps_types(part, strict=self._strict):
                     foreign[start + index] = _serialised(self._serde, writes[index][2])
-                    shapes[index] = tree[index] = None
+                    split[index] = (None, None, _NO_FIELDS)
+                    tree[index] = None
             frozen = _pack(tree)
-        self._fields += [
-            _field_set(message)
-            for write, shape in zip(writes, shapes, strict=True)
-            for message in _messages(write[2], shape)
-        ]
+        for shape, _, fields in split:
+            self._shapes.append(shape)
+            self._fields += fields
         self._frozen += frozen[len(_header(len(tree))) :]
-        self._shapes += shapes
         self._foreign.update(foreign)
-        self._grow(len(frozen) + sum(len(data) for _, data in foreign.values()), shapes)
+        self._bytes += sum(len(data) for _, data in foreign.values())
+        kept = [w for i, w in enumerate(writes, start) if i not in foreign] if foreign else writes
+        self._grow(len(frozen), kept)
+        self._bytes += _WRITE_BYTES * len(foreign)
 
-    def _grow(self, packed: int, shapes: list[Shape]) -> None:
+    def _grow(self, packed: int, writes: Sequence[Write]) -> None:
         """Account for new writes; strings weigh about what they weigh packed."""
-        self._bytes += packed + _WRITE_BYTES * len(shapes)
+        self._bytes += packed + _WRITE_BYTES * len(writes)
         if self._twins is not None:
             if self._isolation != "shared":
                 self._bytes += packed
-            messages = sum(len(s) if type(s) is tuple else s is not None for s in shapes)
-            self._estimate += _MESSAGE_BYTES * messages
+            self._estimate += _weight_of_all(writes)
 
     def take(self) -> list[Write]:
         """The writes, as objects the caller may keep and change; the list is the block's own."""
@@ -424,7 +420,7 @@ class Block:
             return False
         watch = self._watch
         if watch is None:
-            if twins and _looks_held(twins[-1]):
+            if twins and not self._free(lambda: _looks_held(twins[-1])):
                 return False
             watch, self._containers = _Watch(), 0
         if len(watch) < len(twins):
@@ -433,7 +429,24 @@ class Block:
             except Unkeepable:
                 return False
             self._watch, self._estimate = watch, 0
-        return watch.unheld() and watch.unchanged(self._frozen, self._fields)
+        return self._free(lambda: not watch.unheld()) and watch.unchanged(
+            self._frozen, self._fields
+        )
+
+    def _free(self, held: Callable[[], bool]) -> bool:
+        """Whether nothing, or only garbage, holds the twins: runs leave their state in a cycle.
+
+        The youngest generation is collected, in about a tenth of a millisecond. Where that did
+        not help, it is not tried again until the twins were free without it.
+        """
+        if not held():
+            self._collects = True
+        elif self._collects and gc.isenabled():
+            gc.collect(0)
+            self._collects = not held()
+        else:
+            return False
+        return self._collects
 
     def _thaw(self) -> list[Write]:
         fields = iter(self._fields)
@@ -453,6 +466,30 @@ class Block:
                 value = _message(cast("type[BaseMessage]", shape), next(fields), part)
             out.append((*head, value))
         return out
+
+
+def _weight_of_all(writes: Sequence[Write]) -> int:
+    """Bytes of the writes' containers, from those of a few."""
+    count = len(writes)
+    samples = min(_SAMPLES, -(-count // (2 * _SAMPLES)))
+    sampled = [writes[int(count * (i * _GOLDEN % 1))] for i in range(samples)]
+    return sum(map(_weight, sampled)) * count // samples if samples else 0
+
+
+def _weight(value: Any) -> int:
+    """Bytes of the containers in `value`; what its strings and numbers weigh is told elsewhere."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return 0
+    size = sys.getsizeof(value)
+    if kind is dict:
+        return size + sum(map(_weight, value.values()))
+    if kind is list or kind is tuple:
+        return size + sum(map(_weight, value))
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__"):
+        part = getattr(value, name, None)
+        size += _weight(part) if type(part) is dict else sys.getsizeof(part)
+    return size
 
 
 def _try_pack(tree: list[Any]) -> bytes:

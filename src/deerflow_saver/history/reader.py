@@ -102,7 +102,7 @@ class Result:
     """An answer and how it came about."""
 
     history: History
-    outcome: Literal["hit", "composed", "walk"]
+    outcome: Literal["hit", "composed", "walk", "bypass"]
     fetches: int
 
 
@@ -131,14 +131,15 @@ def read(chain_of: Callable[[], Chain], reading: Reading, flights: Flights) -> P
             chain.settle()
             chain.ask(reading.channels)
             answer = _answer(chain, reading, {})
+            lessons = chain.lessons
         if isinstance(answer, dict):
             return Result(answer, "hit", 0)
         if waited:
-            return (yield from _miss(chain, reading))
+            return (yield from _miss(chain, reading, answer, lessons))
         flight, pilot = flights.board(reading.flight_key)
         if pilot:
             try:
-                return (yield from _miss(chain, reading))
+                return (yield from _miss(chain, reading, answer, lessons))
             finally:
                 flights.land(reading.flight_key, flight)
         yield "wait", flight
@@ -186,11 +187,13 @@ def _take(chain: Chain, reading: Reading, positions: Mapping[str, Position]) -> 
     return out
 
 
-def _miss(chain: Chain, reading: Reading) -> Plan[Result]:
+def _miss(
+    chain: Chain, reading: Reading, answer: History | list[Need], lessons: int
+) -> Plan[Result]:
     with chain.lock:
         generation = chain.generation
-        # Another reader may have answered meanwhile
-        answer = _answer(chain, reading, {}) if chain.trusted else []
+        if chain.lessons != lessons:  # another reader has learnt something meanwhile
+            answer = _answer(chain, reading, {}) if chain.trusted else []
         if isinstance(answer, dict):
             return Result(answer, "hit", 0)
         allowance = _allowance(chain, reading, answer)

@@ -19,7 +19,7 @@ from deerflow_saver.history.isolation import Block, Isolation, Serde, Write
 
 __all__ = ["Position", "Seed", "Segment", "View"]
 
-_POSITION_BYTES = 260
+_POSITION_BYTES = 340
 
 
 class Seed:
