@@ -1,0 +1,70 @@
+"""Where the raw and the wrapped side keep their checkpoints: one place each, dropped at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+
+from deerflow_saver.cli.counting import counted
+from deerflow_saver.cli.errors import needs
+from deerflow_saver.cli.postgres import fresh_database, server
+
+__all__ = ["BACKENDS", "EXTRA", "Place", "open_saver", "places"]
+
+EXTRA = "demo"
+BACKENDS = ("memory", "sqlite", "postgres")
+
+
+class Place(NamedTuple):
+    """A database: a file's path, a Postgres connection string, or the owner of the dictionaries."""
+
+    backend: str
+    address: Any
+
+
+@contextmanager
+def places(backend: str, postgres_uri: str | None) -> Iterator[tuple[Place, Place]]:
+    """Two empty databases of one kind."""
+    if backend == "memory":
+        yield Place(backend, InMemorySaver()), Place(backend, InMemorySaver())
+    elif backend == "sqlite":
+        needs("langgraph.checkpoint.sqlite", EXTRA)
+        with TemporaryDirectory(prefix="deerflow-saver-demo-") as folder:
+            first, second = (str(Path(folder) / f"{name}.sqlite") for name in ("raw", "wrapped"))
+            yield Place(backend, first), Place(backend, second)
+    else:
+        needs("langgraph.checkpoint.postgres", EXTRA)
+        with server(postgres_uri) as uri, fresh_database(uri) as first, fresh_database(uri) as last:
+            yield Place(backend, first), Place(backend, last)
+
+
+@contextmanager
+def open_saver(
+    place: Place, counts: Counter[str] | None = None
+) -> Iterator[BaseCheckpointSaver[Any]]:
+    """A raw saver with a connection of its own; opening a place again is a restart."""
+    counts = Counter() if counts is None else counts
+    if place.backend == "memory":
+        saver = counted(InMemorySaver, counts)()
+        for part in ("storage", "writes", "blobs"):
+            setattr(saver, part, getattr(place.address, part))
+        yield saver
+    elif place.backend == "sqlite":
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        with counted(SqliteSaver, counts).from_conn_string(place.address) as sqlite:
+            sqlite.setup()
+            yield sqlite
+    else:
+        from langgraph.checkpoint.postgres import PostgresSaver
+
+        with counted(PostgresSaver, counts).from_conn_string(place.address) as postgres:
+            postgres.setup()
+            yield postgres
