@@ -25,7 +25,7 @@ def read_row(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
     """`get_tuple`: pass it on and learn from the row."""
     config = argument("config", 0, args, kwargs)
     chain, serial, had_child = None, None, False
-    if core.storage:
+    if core.storage and config is not None:
         require_thread(name, config)
         key = core.key(config)
         if key is not None and core.shared.since and core.shared.cache.enabled:

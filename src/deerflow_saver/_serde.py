@@ -23,20 +23,25 @@ def plain_serde(serde: Any) -> Serde:
 def token_of(serde: Any) -> Any:
     """Equal for serialisers that decode alike: same class, same allowlists.
 
-    LangGraph makes a new serialiser for every run (`with_allowlist`), so identity says
-    nothing; for classes other than its own, identity is all there is.
+    LangGraph makes a new serialiser for every run (`with_allowlist`) by copying one and
+    changing its allowlists, so identity says nothing; for classes other than
+    `JsonPlusSerializer` and its subclasses, identity is all there is.
     """
     serde = plain_serde(serde)
-    if type(serde) is not JsonPlusSerializer:
+    if not isinstance(serde, JsonPlusSerializer):
         return ("object", id(serde))
-    allowed = (
-        getattr(serde, "_allowed_msgpack_modules", None),
-        getattr(serde, "_allowed_json_modules", None),
-    )
-    lists = [frozenset(names) if isinstance(names, set) else names for names in allowed]
-    custom = getattr(serde, "_custom_unpack_ext_hook", True)
-    hook = id(getattr(serde, "_unpack_ext_hook", serde)) if custom else 0
-    return ("jsonplus", *lists, serde.pickle_fallback, hook)
+    state = dict(vars(serde))
+    if not state.get("_custom_unpack_ext_hook", True):
+        state.pop("_unpack_ext_hook", None)  # made from the allowlist
+    named = sorted((name, _comparable(value)) for name, value in state.items())
+    return (type(serde), *named)
+
+
+def _comparable(value: Any) -> str:
+    """The same for equal settings; objects are known by identity."""
+    if isinstance(value, set | frozenset):
+        return repr(sorted(map(repr, value)))
+    return repr(value) if isinstance(value, bool | str | int | None) else f"object {id(value)}"
 
 
 def pack(serde: Serde, value: Any) -> Packed | None:

@@ -206,6 +206,11 @@ class Facts:
         self._putting.add(checkpoint_id)
         return True
 
+    def leave_line(self, parent: str | None) -> None:
+        """Before a put where branches may overwrite one another: forget if this one forks."""
+        if parent in self._children or (parent or "") != self._newest:
+            self.clear()
+
     def end_put(self, checkpoint_id: str, *, clean: bool) -> None:
         """After a put, stored or not; an unclean one leaves nothing known."""
         self.serial += 1
