@@ -338,6 +338,14 @@ def test_a_fetched_row_may_hold_the_seed() -> None:
     assert thread.answer("4", _3=row) == (_DeltaSnapshot(["s"]), ["w3"])
 
 
+def test_a_stored_none_is_left_to_the_saver() -> None:
+    thread = line(1)
+    thread.chain.clear()
+    thread.saw("4", "3")
+    row = Fetched("2", {"c": None}, [])
+    assert thread.answer("4", _3=row) == [Need("3", known=True)]
+
+
 def test_a_plain_stored_value_must_be_read() -> None:
     thread = line(2)
     assert thread.chain.begin_put("3")

@@ -159,7 +159,9 @@ class Chain(Facts):
         """What the checkpoint stores: `ABSENT`, `HELD`, a value read for us, or a known key."""
         if checkpoint_id in fetched:
             values = fetched[checkpoint_id].values
-            return Decoded(values[channel]) if channel in values else ABSENT
+            if values.get(channel) is None:  # savers differ in whether a stored None is a seed
+                return HELD if channel in values else ABSENT
+            return Decoded(values[channel])
         node = self._nodes.get(checkpoint_id)
         key = HELD if node is None else node.stored.get(channel, HELD)
         if type(key) is tuple and not (view.seed(channel, key) or self._packed(channel, key)):
