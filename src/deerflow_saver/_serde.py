@@ -47,6 +47,7 @@ def _comparable(value: Any) -> str:
 def pack(serde: Serde, value: Any) -> Packed | None:
     """The value serialised, or None if the serialiser refuses (the saver will say so itself)."""
     try:
-        return Packed(*serde.dumps_typed(value))
+        kind, data = serde.dumps_typed(value)
+        return Packed(kind, bytes(data))  # a bytearray is given as the very object
     except Exception:  # noqa: BLE001 - any failure means the same here: nothing is learnt
         return None

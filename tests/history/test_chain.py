@@ -185,6 +185,13 @@ def test_a_put_over_a_known_id_forgets_everything() -> None:
     assert thread.answer("4") == [Need("4", known=False)]
 
 
+def test_a_put_over_a_parent_that_is_known_by_its_child_alone_forgets_everything() -> None:
+    thread = Thread()
+    thread.put("1", "5")
+    assert not thread.chain.begin_put("5")
+    assert not thread.chain.knows("1")
+
+
 def test_writes_before_their_checkpoint_is_put_belong_to_it() -> None:
     thread = line(2)
     thread.write("3", "early")
@@ -206,9 +213,11 @@ def test_a_checkpoint_of_unknown_age_must_be_read_for_its_own_writes() -> None:
     thread.put("3", "2", fresh=False)
     thread.write("3", "w3")
     thread.put("4", "3")
-    assert thread.answer("4") == [Need("3", known=True)]
+    assert thread.answer("4") == [Need("3", known=False)]
     row = Fetched("2", {}, [("x", "c", "there before"), ("t", "c", "w3")])
-    assert thread.answer("4", _3=row) == (None, ["w1", "there before", "w3"])
+    assert thread.answer("4", _3=row) == [Need("2", known=True)]
+    before = Fetched("1", {}, [])
+    assert thread.answer("4", _3=row, _2=before) == (None, ["w1", "there before", "w3"])
 
 
 def test_writes_that_passed_before_a_channel_was_recorded_are_not_taken_for_none() -> None:
@@ -219,7 +228,7 @@ def test_writes_that_passed_before_a_channel_was_recorded_are_not_taken_for_none
     thread.chain.track(["c"])
     thread.put("1", None)
     thread.put("2", "1")
-    assert thread.answer("2") == [Need("1", known=True)]
+    assert thread.answer("2") == [Need("1", known=False)]
 
 
 def test_writes_recorded_before_everything_was_forgotten_are_not_taken_for_none() -> None:
@@ -228,7 +237,7 @@ def test_writes_recorded_before_everything_was_forgotten_are_not_taken_for_none(
     thread.chain.clear()
     thread.put("1", None)
     thread.put("2", "1")
-    assert thread.answer("2") == [Need("1", known=True)]
+    assert thread.answer("2") == [Need("1", known=False)]
 
 
 def test_a_gap_in_recording_leaves_older_checkpoints_unknown() -> None:

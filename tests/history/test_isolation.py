@@ -188,6 +188,14 @@ def test_what_cannot_be_serialised_is_not_kept_and_leaves_the_block_as_it_was() 
     assert values_of(kept) == ["a", "b"]
 
 
+def test_a_bytearray_of_the_first_reader_is_his_own() -> None:
+    value = bytearray(b"raw")
+    kept = Block(SERDE, "safe")
+    kept.append([("t", "c", value)])
+    value.extend(b"changed")
+    assert values_of(kept) == [bytearray(b"raw")]
+
+
 def test_a_serialiser_of_ones_own_keeps_its_types() -> None:
     class Pickling(JsonPlusSerializer):
         """Gives back what plain msgpack would turn into bytes."""

@@ -20,7 +20,11 @@ SERDE = JsonPlusSerializer()
 
 def row(cid: str, parent: str | None, *own: Any, stored: Any = None) -> Any:
     return SimpleNamespace(
-        checkpoint={"id": cid, "channel_values": {} if stored is None else {"c": stored}},
+        checkpoint={
+            "id": cid,
+            "channel_values": {} if stored is None else {"c": stored},
+            "channel_versions": {"c": 1},
+        },
         parent_config=None if parent is None else {"configurable": {"checkpoint_id": parent}},
         pending_writes=[(f"task {value}", "c", value) for value in own],
     )

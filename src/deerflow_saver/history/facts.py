@@ -200,7 +200,8 @@ class Facts:
     def begin_put(self, checkpoint_id: str) -> bool:
         """Before a put: False if it may rewrite what is known (a put over an old id)."""
         self.serial += 1
-        if checkpoint_id in self._nodes or checkpoint_id <= self._newest:
+        known = checkpoint_id in self._nodes or checkpoint_id in self._children
+        if known or checkpoint_id <= self._newest:
             self.clear()
             return False
         self._putting.add(checkpoint_id)
@@ -234,13 +235,20 @@ class Facts:
 
         `stored` has, per recorded channel, `ABSENT`, `HELD` or the packed value, as this
         put stored it. `minted` tells when the id was made: of a channel that was recorded
-        by then, no row of this checkpoint can exist that did not pass through here.
+        by then, no row of this checkpoint can exist that did not pass through here. Of an
+        older id nothing is learnt: there may be a row of it, whose parent some savers keep.
         """
+        self._newest = max(self._newest, checkpoint_id)
         node = self._pending.pop(checkpoint_id, None)
+        tracked = {c: since for c, since in self._since.items() if since < (minted or 0)}
+        if not tracked:
+            if parent is not None:
+                self._child(parent, checkpoint_id, ours=False)
+            return
         if node is None:
             node = Node({})
             node.rows = {}
-        node.tracked = {c: since for c, since in self._since.items() if since < (minted or 0)}
+        node.tracked = tracked
         node.parent, node.step, node.depth = parent, step, depth
         for channel in self._since:
             put = stored.get(channel, HELD)
@@ -248,7 +256,6 @@ class Facts:
             moved = channel in new_versions if self._by_version else True
             node.stored[channel] = self._stored_at(channel, put, version, moved=moved)
         self._nodes[checkpoint_id] = node
-        self._newest = max(self._newest, checkpoint_id)
         if parent is None:
             self._roots.add(checkpoint_id)
         else:

@@ -508,7 +508,8 @@ def _keeps_types(part: Any, *, strict: bool) -> bool:
 
 def _serialised(serde: Serde, value: Any) -> tuple[str, bytes]:
     try:
-        return serde.dumps_typed(value)
+        kind, data = serde.dumps_typed(value)
+        return kind, bytes(data)  # a bytearray is given as the very object
     except Exception as error:
         raise Unkeepable from error
 

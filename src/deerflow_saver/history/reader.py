@@ -272,9 +272,12 @@ def _further(
 
 def _fetched(row: Any) -> Fetched:
     parent = (row.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+    versions = row.checkpoint.get("channel_versions") or {}
+    values = row.checkpoint.get("channel_values") or {}
     return Fetched(
         parent,
-        row.checkpoint.get("channel_values") or {},
+        # Savers differ in whether a value without a version is a seed: left to them, as None is
+        {name: value if name in versions else None for name, value in values.items()},
         [tuple(w) for w in row.pending_writes or ()],
     )
 
