@@ -8,9 +8,13 @@ from deerflow_saver.errors import (
     DeerflowSaverError,
     DeerflowSaverWarning,
     InvalidConfigError,
+    NonHeadWriteError,
+    RefusedWriteError,
     UnsupportedSaverError,
+    WriteSlotTakenError,
 )
-from deerflow_saver.events import CacheInfo, HistoryEvent
+from deerflow_saver.events import CacheInfo, GuardEvent, HistoryEvent
+from deerflow_saver.guard.policy import allow_non_head_writes
 from deerflow_saver.saver import CachedHistorySaver
 
 __version__ = "0.1.0"
@@ -20,10 +24,15 @@ __all__ = [
     "CachedHistorySaver",
     "DeerflowSaverError",
     "DeerflowSaverWarning",
+    "GuardEvent",
     "HistoryCache",
     "HistoryEvent",
     "InvalidConfigError",
     "MemoryHistoryCache",
+    "NonHeadWriteError",
+    "RefusedWriteError",
     "UnsupportedSaverError",
+    "WriteSlotTakenError",
     "__version__",
+    "allow_non_head_writes",
 ]

@@ -15,9 +15,10 @@ from deerflow_saver._serde import pack
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ABSENT, HELD, Packed, Row, Writing
+from deerflow_saver.history.minting import minted
 from deerflow_saver.history.reader import COUNTERS, depth_of
 
-__all__ = ["forget_all", "forget_threads", "store_checkpoint", "store_writes"]
+__all__ = ["announce", "forget_all", "forget_threads", "store_checkpoint", "store_writes"]
 
 _DISTRUST_SECONDS = 10.0
 """How long nothing is learnt about a thread after a write ended without telling whether it
@@ -26,11 +27,25 @@ was stored: a cancelled or disconnected write may still arrive."""
 Chains = Sequence[tuple[ChainKey, Chain]]
 
 
+def announce(core: Core, args: Any, kwargs: Any) -> None:
+    """A `put` that may have to wait first: record its delta channels' writes from now on."""
+    counters = (argument("metadata", 2, args, kwargs) or {}).get(COUNTERS)
+    if not counters:
+        return
+    core.shared.track(counters)
+    found = core.existing(argument("config", 0, args, kwargs))
+    if found is not None:
+        with found[1].lock:
+            found[1].track(counters)
+
+
 def store_checkpoint(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
     """`put`: pass it on and learn the new checkpoint's parent and snapshots."""
     config = argument("config", 0, args, kwargs)
     checkpoint = argument("checkpoint", 1, args, kwargs)
     metadata = argument("metadata", 2, args, kwargs) or {}
+    if config is None or checkpoint is None:  # the saver says itself what is missing
+        return (yield "inner", (name, args, kwargs))
     if core.storage:
         require_thread(name, config)
     counters = metadata.get(COUNTERS) or ()
@@ -38,6 +53,9 @@ def store_checkpoint(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]
     chains = core.to_write(config)
     cid = checkpoint["id"]
     full = _written_in_full(checkpoint) if chains else ()
+    for _, chain in chains if not core.storage else ():
+        with chain.lock:  # another saver's branches may share stored values
+            chain.leave_line(configurable(config).get("checkpoint_id"))
     begun = [(key, chain, _begin_put(chain, cid, counters, full)) for key, chain in chains]
     before = _seeds(core, chains, checkpoint)
     try:
@@ -57,7 +75,7 @@ def store_checkpoint(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]
 def _begin_put(chain: Chain, checkpoint_id: str, counters: Any, full: Any) -> bool:
     with chain.lock:
         chain.untrack(full)
-        chain.track(counters)
+        chain.track(counters or ())
         return chain.begin_put(checkpoint_id)
 
 
@@ -77,7 +95,7 @@ def _born(
             new_versions=argument("new_versions", 3, args, kwargs) or {},
             step=step_of(metadata),
             depth=depth_of(metadata),
-            fresh=core.storage and core.shared.minted_here(cid),
+            minted=minted(cid) if core.storage else None,
         )
     except Exception:  # noqa: BLE001 - the checkpoint is stored: what fails here is ours
         core.shared.failed()
@@ -119,7 +137,7 @@ def _unchanged(
 def store_writes(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
     """`put_writes`: pass it on and learn the checkpoint's own writes."""
     config = argument("config", 0, args, kwargs)
-    if core.storage:
+    if core.storage and config is not None:
         require_thread(name, config)
     cid = configurable(config).get("checkpoint_id")
     begun = _begin_rows(core, config, cid, argument("writes", 1, args, kwargs) or ())
@@ -165,7 +183,7 @@ def _rows(core: Core, begun: Begun, args: Any, kwargs: Any) -> list[Row] | None:
     """The recorded channels' writes as rows; None where they cannot or need not be known."""
     if not core.storage or all(writing.node is None for _, _, writing in begun):
         return None
-    channels = frozenset[str]().union(*(chain.channels for _, chain, _ in begun))
+    channels = set[str]().union(*(chain.channels for _, chain, _ in begun))
     _, serde = core.decoding()
     task_id = argument("task_id", 2, args, kwargs)
     path = argument("task_path", 3, args, kwargs) or ""

@@ -6,7 +6,10 @@ __all__ = [
     "DeerflowSaverError",
     "DeerflowSaverWarning",
     "InvalidConfigError",
+    "NonHeadWriteError",
+    "RefusedWriteError",
     "UnsupportedSaverError",
+    "WriteSlotTakenError",
 ]
 
 
@@ -28,6 +31,104 @@ class InvalidConfigError(DeerflowSaverError, KeyError, ValueError):
     def __str__(self) -> str:
         """The plain message: `KeyError` alone would print it in quotes."""
         return str(self.args[0]) if self.args else ""
+
+
+class RefusedWriteError(DeerflowSaverError, ValueError):
+    """A write was refused before anything of it was stored.
+
+    Attributes:
+        thread_id: the thread.
+        checkpoint_ns: the namespace; empty for the root graph.
+        checkpoint_id: the checkpoint the write addressed; None for a put without parent.
+        head_id: the newest stored checkpoint, where it was looked at.
+        operation: `"put"` or `"put_writes"`.
+        channels: the delta channels at stake, as far as their names are known.
+        reason: one of the reasons of `deerflow_saver.guard.rule`; for a write behind a
+            refused one, the reason of the first refusal.
+        behind: whether the write only built on one that was refused.
+
+    """
+
+    _ADVICE = ""
+
+    def __init__(
+        self,
+        *,
+        thread_id: str,
+        checkpoint_ns: str,
+        checkpoint_id: str | None,
+        head_id: str | None,
+        operation: str,
+        channels: tuple[str, ...],
+        reason: str,
+        behind: bool = False,
+    ) -> None:
+        """See the attributes."""
+        self.thread_id = thread_id
+        self.checkpoint_ns = checkpoint_ns
+        self.checkpoint_id = checkpoint_id
+        self.head_id = head_id
+        self.operation = operation
+        self.channels = channels
+        self.reason = reason
+        self.behind = behind
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        where = f"thread {self.thread_id!r}"
+        if self.checkpoint_ns:
+            where += f", namespace {self.checkpoint_ns!r}"
+        names = ", ".join(self.channels) or "not named"
+        what = "it builds on a refused write: " if self.behind else ""
+        return (
+            f"{self.operation} refused ({self.reason}) in {where}: {what}{_WHY[self.reason]}. "
+            f"Addressed checkpoint: {self.checkpoint_id}; head: {self.head_id}; "
+            f"delta channels: {names}. Nothing was stored. {self._ADVICE}"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by the attributes."""
+        return (_rebuild, (type(self), dict(self.__dict__)))
+
+
+def _rebuild(cls: type[RefusedWriteError], attributes: dict[str, object]) -> RefusedWriteError:
+    return cls(**attributes)  # type: ignore[arg-type]
+
+
+_WHY = {
+    "fork": "the thread has moved past the addressed checkpoint",
+    "orphan": "the addressed checkpoint is not stored",
+    "second root": "the namespace has checkpoints already, and this one names no parent",
+    "backwards": "its id is older than the head's, so it would never become the head "
+    "(a clock runs behind)",
+    "other parent": "the head is stored under another parent",
+    "foreign writes": "another run wrote on the head after this one had read it",
+    "late write": "another run put the addressed checkpoint's child",
+    "slot taken": "the task has stored another value in its place, which the saver would keep",
+}
+
+
+class NonHeadWriteError(RefusedWriteError):
+    """The write would fork a thread whose delta channels are rebuilt from its ancestors."""
+
+    _ADVICE = (
+        "What works: read the head and update or run from there; answer an old question by "
+        "resuming from the head (a linearised resume); run the graph in full mode, where "
+        "forks are well defined; or, as an administrator, allow_non_head_writes(reason=...)."
+    )
+
+
+class WriteSlotTakenError(RefusedWriteError):
+    """The write would be lost: savers keep the first value of a (task id, index).
+
+    LangGraph's `update_state` files an update under the id of a pending task of the node
+    it names. If that task has finished, its values hold the places.
+    """
+
+    _ADVICE = (
+        "What works: update as a node that has not finished in this step, finish the step "
+        "first (resume it), or name another task_id in the StateUpdate."
+    )
 
 
 class DeerflowSaverWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""What the cache tells about itself: one frozen event per read, and the counters."""
+"""What cache and guard tell about themselves: frozen events, and the counters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-__all__ = ["CacheInfo", "HistoryEvent", "OnEvent", "emit"]
+__all__ = ["CacheInfo", "GuardEvent", "HistoryEvent", "OnEvent", "emit"]
 
 logger = logging.getLogger("deerflow_saver")
 
@@ -34,7 +34,27 @@ class HistoryEvent:
     seconds: float
 
 
-OnEvent = Callable[[HistoryEvent], None]
+@dataclass(frozen=True, slots=True)
+class GuardEvent:
+    """One write that would leave the line.
+
+    `outcome` is `"refused"`, `"observed"` (the policy only watches), or `"allowed"` (an
+    administrator's override, whose words `note` holds). The other fields are those of
+    `RefusedWriteError`.
+    """
+
+    outcome: Literal["refused", "observed", "allowed"]
+    operation: str
+    reason: str
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str | None
+    head_id: str | None
+    channels: tuple[str, ...]
+    note: str = ""
+
+
+OnEvent = Callable[[HistoryEvent | GuardEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +67,8 @@ class CacheInfo:
     checkpoints whose own writes were taken from what passed through. `bytes` and
     `entries` (histories of one thread and namespace) describe the cache as a whole.
     `errors` counts failures inside the cache, each of which ended in the wrapped saver's
-    answer.
+    answer. `refused` counts writes the guard refused, `observed` those it let through
+    because of its policy or an override.
     """
 
     hits: int = 0
@@ -59,6 +80,8 @@ class CacheInfo:
     forgets: int = 0
     bypasses: int = 0
     errors: int = 0
+    refused: int = 0
+    observed: int = 0
     evictions: int = 0
     bytes: int = 0
     max_bytes: int = 0
@@ -69,11 +92,11 @@ class CacheInfo:
         return asdict(self)
 
 
-def emit(hook: OnEvent | None, event: HistoryEvent) -> None:
+def emit(hook: OnEvent | None, event: HistoryEvent | GuardEvent) -> None:
     """Hand `event` to `hook`; a hook that raises is logged and otherwise ignored."""
     if hook is None:
         return
     try:
         hook(event)
     except Exception:
-        logger.exception("the on_event hook raised; the read it reported on is unaffected")
+        logger.exception("the on_event hook raised; the call it reported on is unaffected")

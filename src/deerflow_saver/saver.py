@@ -20,12 +20,25 @@ from deerflow_saver._core import Core, Shared
 from deerflow_saver._delegate import proxy_class
 from deerflow_saver._plan import adrive, drive
 from deerflow_saver._probe import refuse_unsupported
-from deerflow_saver._reads import Listing, may_answer, read_history, read_row
-from deerflow_saver._writes import forget_all, forget_threads, store_checkpoint, store_writes
+from deerflow_saver._reads import Listing, read_history, read_row
+from deerflow_saver._writes import (
+    announce,
+    forget_all,
+    forget_threads,
+    store_checkpoint,
+    store_writes,
+)
 from deerflow_saver.cache.base import CACHE_METHODS, HistoryCache
 from deerflow_saver.cache.memory import MemoryHistoryCache
 from deerflow_saver.errors import InvalidConfigError, UnsupportedSaverError
-from deerflow_saver.events import CacheInfo, OnEvent
+from deerflow_saver.events import CacheInfo, GuardEvent, OnEvent, emit
+from deerflow_saver.guard.driver import Guarded
+from deerflow_saver.guard.guard import Guard
+from deerflow_saver.guard.locks import locks_of
+from deerflow_saver.guard.making import guard_of
+from deerflow_saver.guard.plans import forgetting, guarded_put, guarded_read, guarded_writes
+from deerflow_saver.guard.policy import Policy, check_policy
+from deerflow_saver.guard.state import GuardState
 from deerflow_saver.history.isolation import ISOLATIONS, Isolation
 
 __all__ = ["CachedHistorySaver"]
@@ -53,7 +66,13 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
         isolation: `"safe"` (default: callers may change anything they are given),
             `"copy"` (fresh objects at every read), or `"shared"` (one set of objects for
             all readers; only for code that never changes state in place).
-        on_event: called with a `HistoryEvent` for every channel of every read.
+        on_event: called with a `HistoryEvent` for every channel of every read, and with a
+            `GuardEvent` for every write the guard refuses or lets through for once.
+        guard: what happens to a write that would fork a thread with delta channels:
+            `"refuse"` (default), `"refuse-all"` (in threads without delta channels too),
+            `"observe"` (report and store), or `"off"`.
+        strict: refuse late writes of another run on an older checkpoint as well, whatever
+            their channels.
 
     Raises:
         UnsupportedSaverError: not a saver, already wrapped, or one with which delta
@@ -63,6 +82,7 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
     """
 
     _self_core: Core
+    _self_guard: Guarded | None
 
     def __new__(cls, inner: Any, *_args: Any, **_kwargs: Any) -> Self:
         """Make an instance of the proxy class that fits `inner`'s type."""
@@ -80,21 +100,31 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
         key_prefix: str | None = None,
         isolation: Isolation = "safe",
         on_event: OnEvent | None = None,
+        guard: Policy = "refuse",
+        strict: bool = False,
     ) -> None:
         """See the class."""
         super().__init__(inner)
         if cache is None:
             cache = MemoryHistoryCache()
         _check_options(cache, key_prefix, isolation, on_event)
+        check_policy(guard, strict)
         shared = Shared(cache, key_prefix or uuid.uuid4().hex, isolation, on_event)
         self._self_core = Core(inner, shared)
+        self._self_guard = _guarded(self._self_core, guard, strict=strict)
 
     def _self_around(self, inner: Any, shared: Shared | None = None) -> CachedHistorySaver:
         """A wrapper round another inner saver, with this one's cache and counters by default."""
         user_class = cast("type[CachedHistorySaver]", type(self).__mro__[1])
         twin = user_class.__new__(user_class, inner)
         wrapt.BaseObjectProxy.__init__(twin, inner)
-        twin._self_core = Core(inner, shared or self._self_core.shared)  # noqa: SLF001
+        core = Core(inner, shared or self._self_core.shared)
+        old = self._self_guard
+        state = None if shared is not None or old is None else old.guard.state
+        twin._self_core = core  # noqa: SLF001
+        twin._self_guard = old and _guarded(  # noqa: SLF001
+            core, old.guard.policy, strict=old.guard.strict, state=state
+        )
         return twin
 
     # -- the wrapper's own face --------------------------------------------------------------
@@ -107,6 +137,11 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
     def cache_info(self) -> CacheInfo:
         """Counters of this wrapper and its clones, and the size of the cache."""
         return self._self_core.shared.info()
+
+    @property
+    def guard(self) -> Guard | None:
+        """The guard: its `policy`, and how far its `fence` reaches; None if it is off."""
+        return self._self_guard.guard if self._self_guard else None
 
     def cache_clear(self) -> None:
         """Forget every history of this wrapper's database."""
@@ -125,6 +160,10 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
         return f"<CachedHistorySaver round {self.__wrapped__!r}>"
 
     __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        """The same in an f-string."""
+        return format(str(self), spec)
 
     def __copy__(self) -> CachedHistorySaver:
         """A wrapper round a shallow copy of the saver; cache and counters are shared.
@@ -182,13 +221,19 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
 
 
 def _get_tuple(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
-    core = self._self_core
-    return drive(read_row(core, "get_tuple", args, kwargs), {"inner": core.call})
+    core, guarded = self._self_core, self._self_guard
+    plan = read_row(core, "get_tuple", args, kwargs)
+    if guarded is None:
+        return drive(plan, {"inner": core.call})
+    return drive(guarded_read(guarded.guard, args, kwargs, plan), guarded.sync)
 
 
 async def _aget_tuple(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
-    core = self._self_core
-    return await adrive(read_row(core, "aget_tuple", args, kwargs), {"inner": core.call})
+    core, guarded = self._self_core, self._self_guard
+    plan = read_row(core, "aget_tuple", args, kwargs)
+    if guarded is None:
+        return await adrive(plan, {"inner": core.call})
+    return await adrive(guarded_read(guarded.guard, args, kwargs, plan), guarded.asynchronous)
 
 
 def _list(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -208,9 +253,6 @@ async def _alist(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> AsyncIt
 def _get_delta_channel_history(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
     core = self._self_core
     config, channels = history_arguments(args, kwargs)
-    if not may_answer(core, sync=True):
-        core.shared.count("bypasses")
-        return core.inner.get_delta_channel_history(*args, **kwargs)
     calls: dict[str, Callable[[Any], Any]] = {
         "get_tuple": core.inner.get_tuple,
         "history": lambda names: core.inner.get_delta_channel_history(
@@ -225,9 +267,6 @@ def _get_delta_channel_history(self: CachedHistorySaver, *args: Any, **kwargs: A
 async def _aget_delta_channel_history(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
     core = self._self_core
     config, channels = history_arguments(args, kwargs)
-    if not may_answer(core, sync=False):
-        core.shared.count("bypasses")
-        return await core.inner.aget_delta_channel_history(*args, **kwargs)
     calls: dict[str, Callable[[Any], Any]] = {
         "get_tuple": core.inner.aget_tuple,
         "history": lambda names: core.inner.aget_delta_channel_history(
@@ -239,24 +278,34 @@ async def _aget_delta_channel_history(self: CachedHistorySaver, *args: Any, **kw
     return await adrive(read_history(core, "async", config, channels), calls)
 
 
-def _put(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
-    core = self._self_core
-    return drive(store_checkpoint(core, "put", args, kwargs), {"inner": core.call})
+def _writing(
+    name: str, store: Callable[..., Any], guard: Callable[..., Any]
+) -> dict[str, Callable[..., Any]]:
+    """Both faces of a call that stores: the plan `store`, behind the plan `guard`."""
 
+    def plan(self: CachedHistorySaver, face: str, args: Any, kwargs: Any) -> Any:
+        core, guarded = self._self_core, self._self_guard
+        if guarded is None:
+            return store(core, face, args, kwargs)
+        if name == "put":
+            announce(core, args, kwargs)
+        call = (face, args, kwargs)
+        return guard(guarded.guard, call, lambda *given: store(core, face, *given))
 
-async def _aput(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
-    core = self._self_core
-    return await adrive(store_checkpoint(core, "aput", args, kwargs), {"inner": core.call})
+    def method(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
+        guarded = self._self_guard
+        if guarded is not None and guarded.guard.bridged:
+            call = amethod(self, *args, **kwargs)
+            return asyncio.run_coroutine_threadsafe(call, self.__wrapped__.loop).result()
+        calls = {"inner": self._self_core.call} if guarded is None else guarded.sync
+        return drive(plan(self, name, args, kwargs), calls)
 
+    async def amethod(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
+        guarded = self._self_guard
+        calls = {"inner": self._self_core.call} if guarded is None else guarded.asynchronous
+        return await adrive(plan(self, f"a{name}", args, kwargs), calls)
 
-def _put_writes(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
-    core = self._self_core
-    return drive(store_writes(core, "put_writes", args, kwargs), {"inner": core.call})
-
-
-async def _aput_writes(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
-    core = self._self_core
-    return await adrive(store_writes(core, "aput_writes", args, kwargs), {"inner": core.call})
+    return {name: method, f"a{name}": amethod}
 
 
 def _deleting(
@@ -264,19 +313,19 @@ def _deleting(
 ) -> dict[str, Callable[..., Any]]:
     """Both faces of a call that deletes rows; `threads` names those it touches, None all."""
 
-    def plan(core: Core, face: str, args: Any, kwargs: Any) -> Any:
+    def plan(self: CachedHistorySaver, face: str, args: Any, kwargs: Any) -> Any:
         call = (face, args, kwargs)
-        if threads is None:
-            return forget_all(core, call)
-        return forget_threads(core, call, threads(args, kwargs))
+        core, guarded = self._self_core, self._self_guard
+        touched = None if threads is None else threads(args, kwargs)
+        plan = forget_all(core, call) if touched is None else forget_threads(core, call, touched)
+        return plan if guarded is None else forgetting(guarded.guard, touched, plan)
 
     def method(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
-        core = self._self_core
-        return drive(plan(core, name, args, kwargs), {"inner": core.call})
+        return drive(plan(self, name, args, kwargs), {"inner": self._self_core.call})
 
     async def amethod(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
-        core = self._self_core
-        return await adrive(plan(core, f"a{name}", args, kwargs), {"inner": core.call})
+        calls = {"inner": self._self_core.call}
+        return await adrive(plan(self, f"a{name}", args, kwargs), calls)
 
     return {name: method, f"a{name}": amethod}
 
@@ -286,10 +335,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "aget_tuple": _aget_tuple,
     "list": _list,
     "alist": _alist,
-    "put": _put,
-    "aput": _aput,
-    "put_writes": _put_writes,
-    "aput_writes": _aput_writes,
+    **_writing("put", store_checkpoint, guarded_put),
+    **_writing("put_writes", store_writes, guarded_writes),
     "get_delta_channel_history": _get_delta_channel_history,
     "aget_delta_channel_history": _aget_delta_channel_history,
     **_deleting("delete_thread", lambda args, kwargs: [argument("thread_id", 0, args, kwargs)]),
@@ -301,6 +348,23 @@ _METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _guarded(
+    core: Core, policy: Policy, *, strict: bool, state: GuardState | None = None
+) -> Guarded | None:
+    """The guard of a wrapper, with the memory of the one it was cloned from."""
+    if policy == "off":
+        return None
+    shared = core.shared
+
+    def report(event: GuardEvent) -> None:
+        shared.count("refused" if event.outcome == "refused" else "observed")
+        emit(shared.on_event, event)
+
+    state = state or GuardState(locks_of(core.inner))
+    guard = guard_of(core.inner, state, report, policy, storage=core.storage, strict=strict)
+    return Guarded(guard, core.call)
+
+
 def _special(saver: Any, name: str) -> Callable[..., Any]:
     method = getattr(type(saver), name, None)
     if method is None:
@@ -310,6 +374,9 @@ def _special(saver: Any, name: str) -> Callable[..., Any]:
 
 
 def _check_options(cache: Any, key_prefix: Any, isolation: Any, on_event: Any) -> None:
+    if isinstance(cache, type):
+        msg = f"cache must be a HistoryCache, got a class; make one: {cache.__name__}()"
+        raise InvalidConfigError(msg)
     missing = [name for name in CACHE_METHODS if not hasattr(cache, name)]
     if missing:
         msg = f"cache must be a HistoryCache, got {type(cache).__name__} without {missing[0]!r}"

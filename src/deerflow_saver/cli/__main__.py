@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 
 import deerflow_saver
-from deerflow_saver.cli import demo
+from deerflow_saver.cli import demo, fence
 from deerflow_saver.cli.errors import UsageError
 
 __all__ = ["main"]
 
-COMMANDS = {"demo": demo}
+COMMANDS = {"demo": demo, "fence": fence}
 """Each module has `SUMMARY`, `add_arguments(parser)` and `run(arguments) -> int`."""
 
 _USAGE = 2

@@ -1,0 +1,148 @@
+"""The saver calls the guard looks at, with what it needs to know of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deerflow_saver._arguments import argument, configurable
+from deerflow_saver.guard.fence import Call
+from deerflow_saver.guard.policy import MARKER, Signal, signal_of
+
+__all__ = ["Put", "Target", "Writes", "put_of", "target_of", "writes_of"]
+
+_OWN_NAMES = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a call goes."""
+
+    config: Any
+    names: Mapping[str, Any]
+    """The config's `configurable`."""
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str | None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The key of locks and flights."""
+        return self.thread_id, self.checkpoint_ns
+
+    def scope(self) -> tuple[tuple[str, str], ...]:
+        """What else a wrapping saver may choose rows by."""
+        return tuple(
+            sorted(
+                (name, f"{type(value).__name__}:{value}")
+                for name, value in self.names.items()
+                if name not in _OWN_NAMES
+                and not name.startswith("__")
+                and isinstance(value, str | int | float)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A `put`."""
+
+    target: Target
+    call: Call
+    checkpoint: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    signal: Signal
+
+    @property
+    def child(self) -> str:
+        """Id of the checkpoint being put."""
+        return str(self.checkpoint["id"])
+
+    def stamped(self, channels: Iterable[str]) -> Call:
+        """The same call, its metadata with the marker; the caller's own stays as it is."""
+        name, args, kwargs = self.call
+        metadata = {**self.metadata, MARKER: sorted(channels)}
+        if len(args) > _METADATA:
+            return name, (*args[:_METADATA], metadata, *args[_METADATA + 1 :]), kwargs
+        return name, args, {**kwargs, "metadata": metadata}
+
+    def builds_on(self) -> list[Any]:
+        """Ids this put needs: its parent, and the parent graphs' checkpoints."""
+        parents = self.metadata.get("parents")
+        ids = [self.target.checkpoint_id]
+        ids += parents.values() if isinstance(parents, Mapping) else ()
+        return ids + _mapped(self.target)
+
+
+_METADATA = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """A `put_writes`."""
+
+    target: Target
+    call: Call
+    writes: Sequence[tuple[str, Any]]
+    task_id: str
+
+    def builds_on(self) -> list[Any]:
+        """Ids these writes need."""
+        return [self.target.checkpoint_id, *_mapped(self.target)]
+
+
+def _mapped(target: Target) -> list[Any]:
+    above = target.names.get("checkpoint_map")
+    return list(above.values()) if isinstance(above, Mapping) else []
+
+
+def target_of(config: Any) -> Target | None:
+    """The target of a config; None if the saver had better say itself what is wrong with it."""
+    names = configurable(config)
+    thread_id, checkpoint_ns = names.get("thread_id"), names.get("checkpoint_ns", "")
+    checkpoint_id = names.get("checkpoint_id") or None
+    if thread_id is None or not isinstance(checkpoint_ns, str):
+        return None
+    if checkpoint_id is not None and not isinstance(checkpoint_id, str):
+        return None
+    return Target(config, names, str(thread_id), checkpoint_ns, checkpoint_id)
+
+
+def put_of(call: Call) -> Put | None:
+    """A put, if its arguments are what they should be."""
+    _, args, kwargs = call
+    target = target_of(argument("config", 0, args, kwargs))
+    checkpoint = argument("checkpoint", 1, args, kwargs)
+    metadata = argument("metadata", _METADATA, args, kwargs)
+    if metadata is None:
+        metadata = {}
+    if target is None or not isinstance(checkpoint, Mapping) or not isinstance(metadata, Mapping):
+        return None
+    if not isinstance(checkpoint.get("id"), str):
+        return None
+    signal = signal_of(_with_mode(target, metadata), checkpoint.get("channel_values"))
+    return Put(target, call, checkpoint, metadata, signal)
+
+
+def _with_mode(target: Target, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metadata as savers store it: the config's own metadata and configurable added."""
+    for source in (target.config.get("metadata"), target.names):
+        if isinstance(source, Mapping) and "deerflow_checkpoint_channel_mode" in source:
+            return {**source, **metadata}
+    return metadata
+
+
+def writes_of(call: Call) -> Writes | None:
+    """A put_writes, if its arguments are what they should be."""
+    _, args, kwargs = call
+    target = target_of(argument("config", 0, args, kwargs))
+    writes = argument("writes", 1, args, kwargs)
+    task_id = argument("task_id", 2, args, kwargs)
+    if target is None or target.checkpoint_id is None or writes is None:
+        return None
+    try:
+        pairs = [(channel, value) for channel, value in writes]
+    except (TypeError, ValueError):
+        return None
+    return Writes(target, call, pairs, str(task_id))

@@ -1,0 +1,100 @@
+"""What the operations of the guard's plans do, on either face."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import _get_running_loop
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import Any
+
+from deerflow_saver.guard.fence import Session
+from deerflow_saver.guard.guard import Guard
+
+__all__ = ["Guarded"]
+
+_PATIENCE = 5.0
+"""Seconds a read waits for saves under way: a safety valve, not a deadline to plan with."""
+_TURNS = 4
+"""Turns of the loop in which a save that waited for another one begins."""
+
+
+class Guarded:
+    """A guard with its two tables of operations."""
+
+    __slots__ = ("asynchronous", "guard", "sync")
+
+    def __init__(self, guard: Guard, inner: Callable[[Any], Any]) -> None:
+        """`inner` makes a call of the saver outside any fence."""
+        self.guard = guard
+        self.sync = _operations(guard, inner)
+        self.asynchronous = _aoperations(guard, inner)
+
+
+def _operations(guard: Guard, inner: Callable[[Any], Any]) -> Mapping[str, Callable[[Any], Any]]:
+    """The blocking operations."""
+    fence, state = guard.operations, guard.state
+
+    def enter(key: Hashable) -> Session:
+        return Session(key, state.locks.acquire(key), locks=state.locks)
+
+    def leave(session: Session) -> None:
+        try:
+            fence.close(session)
+        finally:
+            session.unlock()
+
+    def settle(key: Hashable) -> None:
+        state.wait(key, _get_running_loop(), _PATIENCE)
+
+    return {
+        "inner": inner,
+        "enter": enter,
+        "look": fence.look,
+        "store": fence.store,
+        "leave": leave,
+        "settle": settle,
+    }
+
+
+def _aoperations(
+    guard: Guard, inner: Callable[[Any], Awaitable[Any]]
+) -> Mapping[str, Callable[[Any], Awaitable[Any]]]:
+    """The awaited operations."""
+    fence, state = guard.operations, guard.state
+
+    async def enter(key: Hashable) -> Session:
+        return Session(key, await state.locks.aacquire(key), locks=state.locks)
+
+    async def close(session: Session) -> None:
+        try:
+            await fence.aclose(session)
+        finally:
+            session.unlock()
+
+    async def leave(session: Session) -> None:
+        if session.stack is None:
+            session.unlock()
+            return
+        # Cleaning up goes on to its end, whoever cancels the call that asked for it
+        await asyncio.shield(asyncio.ensure_future(close(session)))
+
+    async def settle(key: Hashable) -> None:
+        loop, began = asyncio.get_running_loop(), time.monotonic()
+        while True:
+            futures = state.awaited(key, loop)
+            if futures:
+                await asyncio.wait(futures, timeout=_PATIENCE)
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            if not futures or time.monotonic() - began > _PATIENCE:
+                return
+
+    return {
+        "inner": inner,
+        "enter": enter,
+        "look": fence.alook,
+        "store": fence.astore,
+        "leave": leave,
+        "settle": settle,
+    }

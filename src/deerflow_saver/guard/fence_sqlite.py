@@ -1,0 +1,201 @@
+"""SQLite: look and write in one `BEGIN IMMEDIATE` transaction of the saver's own connection.
+
+The write goes through a shallow copy of the saver with a lock of its own, because the
+saver's lock is held from the look to the commit. A transaction of another connection
+would wait for the saver's for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import json
+import sqlite3
+import threading
+from contextlib import AsyncExitStack, ExitStack
+from typing import Any
+
+from deerflow_saver.guard.fence import (
+    Call,
+    Fence,
+    FenceKind,
+    Head,
+    Look,
+    ProcessFence,
+    Row,
+    Seen,
+    Session,
+    run,
+)
+from deerflow_saver.guard.policy import signal_of
+from deerflow_saver.guard.rule import Place
+
+__all__ = ["AsyncSqliteFence", "SqliteFence", "sqlite_fence"]
+
+_HEAD = (
+    "SELECT checkpoint_id, parent_checkpoint_id, metadata, ? > checkpoint_id, ? > checkpoint_id "
+    "FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? "
+    "ORDER BY checkpoint_id DESC LIMIT 1"
+)
+_ROWS = (
+    "SELECT task_id, idx, channel, CASE WHEN task_id = ? THEN type END, "
+    "CASE WHEN task_id = ? THEN value END FROM writes "
+    "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+)
+
+
+def sqlite_fence(saver: Any) -> Fence:
+    """The fence of a SQLite saver.
+
+    A connection that is always in a transaction (`autocommit=False`) begins none that
+    could be waited for; there the process is all that is fenced.
+    """
+    conn = saver.conn
+    if hasattr(saver, "loop"):
+        if hasattr(conn, "_execute"):
+            return AsyncSqliteFence(saver)
+        return ProcessFence(saver)
+    return ProcessFence(saver) if getattr(conn, "autocommit", None) is False else SqliteFence(saver)
+
+
+def _look(conn: sqlite3.Connection, look: Look) -> Seen:
+    cursor = conn.cursor()
+    cursor.row_factory = None
+    place = (str(look.thread_id), look.checkpoint_ns)
+    try:
+        cursor.execute(_HEAD, (look.parent or "", look.child or "", *place))
+        found = cursor.fetchone()
+        if found is None:
+            return Seen()
+        newest, parent, metadata, parent_newer, child_newer = found
+        head = Head(
+            newest,
+            parent,
+            signal_of(_decoded(metadata)),
+            _place(look.parent, newest, newer=parent_newer),
+            _place(look.child, newest, newer=child_newer),
+        )
+        rows: list[Row] = []
+        if look.rows and head.parent_place == "head":
+            cursor.execute(_ROWS, (look.task_id, look.task_id, *place, newest))
+            rows = [
+                Row(task_id, idx, channel, (kind, value) if kind is not None else None)
+                for task_id, idx, channel, kind, value in cursor
+            ]
+        return Seen(head, rows)
+    finally:
+        cursor.close()
+
+
+def _decoded(metadata: Any) -> Any:
+    try:
+        return json.loads(metadata)
+    except (TypeError, ValueError):
+        return None
+
+
+def _place(checkpoint_id: str | None, head: str, *, newer: Any) -> Place:
+    if checkpoint_id == head:
+        return "head"
+    return "newer" if newer else "older"
+
+
+def _begin_and_look(conn: sqlite3.Connection, look: Look) -> tuple[bool, Seen]:
+    """Begin, unless somebody's transaction is open that the write would join anyway."""
+    begun = not conn.in_transaction
+    if begun:
+        conn.execute("BEGIN IMMEDIATE")
+    return begun, _look(conn, look)
+
+
+def _commit(conn: sqlite3.Connection) -> None:
+    """Commit what the saver left open, as it does on a connection in autocommit mode."""
+    if conn.in_transaction:
+        conn.execute("COMMIT")
+
+
+def _roll_back(conn: sqlite3.Connection) -> None:
+    with contextlib.suppress(sqlite3.Error):  # the connection was closed, or the disk is gone
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+
+
+class SqliteFence(ProcessFence):
+    """The fence of `SqliteSaver`."""
+
+    kind: FenceKind = "transaction"
+
+    def look(self, asked: tuple[Session, Look]) -> Seen:
+        """Take the saver's lock, begin and look."""
+        session, look = asked
+        saver = self.saver
+        session.stack = stack = ExitStack()
+        stack.enter_context(saver.lock)
+        saver.setup()
+        session.mine = not saver.conn.in_transaction
+        if session.mine:
+            stack.callback(_roll_back, saver.conn)
+        seen = _begin_and_look(saver.conn, look)[1]
+        session.saver = copy.copy(saver)
+        session.saver.lock = threading.Lock()
+        return seen
+
+    def store(self, asked: tuple[Session, Call]) -> Any:
+        """Write and commit."""
+        session, call = asked
+        stored = run(session.saver, call)
+        if session.mine:
+            _commit(self.saver.conn)
+        self.close(session)
+        return stored
+
+    def close(self, session: Session) -> None:
+        """Roll back what was not committed, and give the saver's lock back."""
+        if session.stack is not None:
+            stack, session.stack = session.stack, None
+            stack.close()
+
+
+class AsyncSqliteFence(ProcessFence):
+    """The fence of `AsyncSqliteSaver`: one trip to its thread for begin and look."""
+
+    kind: FenceKind = "transaction"
+
+    async def alook(self, asked: tuple[Session, Look]) -> Seen:
+        """Take the saver's lock, begin and look."""
+        session, look = asked
+        saver = self.saver
+        session.stack = stack = AsyncExitStack()
+        await saver.setup()
+        await stack.enter_async_context(saver.lock)
+        conn = saver.conn
+        session.mine = not conn.in_transaction
+        if session.mine:
+            stack.push_async_callback(self._roll_back)
+        _, seen = await conn._execute(_begin_and_look, conn._conn, look)  # noqa: SLF001 - tested for
+        session.saver = copy.copy(saver)
+        session.saver.lock = asyncio.Lock()
+        return seen  # type: ignore[no-any-return]
+
+    async def astore(self, asked: tuple[Session, Call]) -> Any:
+        """Write and commit."""
+        session, call = asked
+        stored = await run(session.saver, call)
+        conn = self.saver.conn
+        if session.mine and conn.in_transaction:
+            await conn._execute(_commit, conn._conn)  # noqa: SLF001 - as above
+        await self.aclose(session)
+        return stored
+
+    async def _roll_back(self) -> None:
+        conn = self.saver.conn
+        with contextlib.suppress(ValueError):  # closed
+            if conn.in_transaction:
+                await conn._execute(_roll_back, conn._conn)  # noqa: SLF001 - as above
+
+    async def aclose(self, session: Session) -> None:
+        """Roll back what was not committed, and give the saver's lock back."""
+        if session.stack is not None:
+            stack, session.stack = session.stack, None
+            await stack.aclose()

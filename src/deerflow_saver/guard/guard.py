@@ -1,0 +1,291 @@
+"""`Guard`: one wrapped saver's policy, fence and memory, and what it decides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deerflow_saver.errors import NonHeadWriteError, RefusedWriteError, WriteSlotTakenError
+from deerflow_saver.events import GuardEvent
+from deerflow_saver.guard.calls import Put, Target, Writes
+from deerflow_saver.guard.fence import Fence, FenceKind, Row, Seen
+from deerflow_saver.guard.policy import Policy, allowed, may_be_delta, plain_channels
+from deerflow_saver.guard.rule import PutFacts, Reason, WriteFacts, judge_put, judge_writes
+from deerflow_saver.guard.slots import lost_channels
+from deerflow_saver.guard.state import GuardState, Known, Namespace, NamespaceKey, Run
+
+__all__ = ["Guard", "Refusal"]
+
+Report = Callable[[GuardEvent], None]
+RESUME = "__resume__"
+"""The answer to an interrupt: what follows it are the writes of the tasks it resumes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a call would be refused."""
+
+    reason: Reason
+    channels: Iterable[str] = ()
+    head_id: str | None = None
+    behind: bool = False
+
+
+class Guard:
+    """The guard of one wrapped saver."""
+
+    def __init__(
+        self,
+        saver: Any,
+        fence: Fence,
+        state: GuardState,
+        report: Report,
+        policy: Policy,
+        *,
+        strict: bool,
+        scoped: bool,
+    ) -> None:
+        """Guard `saver` behind `fence`; `scoped` if it may choose rows by more than ids."""
+        self.saver = saver
+        self._fence = fence
+        self.state = state
+        self._report = report
+        self._scoped = scoped
+        self.policy: Policy = policy
+        self.strict = strict
+
+    @property
+    def fence(self) -> FenceKind:
+        """`"transaction"`: holds against every guarded writer; `"process"`: in this one only."""
+        return self._fence.kind
+
+    @property
+    def bridged(self) -> bool:
+        """Whether the saver's sync face hands over to its loop, where the fence is then."""
+        return self.fence == "transaction" and hasattr(self.saver, "loop")
+
+    @property
+    def operations(self) -> Fence:
+        """The fence, for those who drive a plan."""
+        return self._fence
+
+    # -- what is known ---------------------------------------------------------------------
+
+    def namespace(self, target: Target) -> Namespace:
+        """What is remembered of the call's namespace."""
+        scope = target.scope() if self._scoped else ()
+        return self.state.namespace(NamespaceKey((target.thread_id, target.checkpoint_ns, scope)))
+
+    def must_look_before_put(self, namespace: Namespace, put: Put) -> bool:
+        """Whether a put may concern delta channels, as far as is known without asking."""
+        if self.policy == "refuse-all" or put.signal.delta or namespace.channels is None:
+            return True
+        return bool(namespace.channels) or namespace.vague or namespace.marked
+
+    def must_look_before_writes(self, namespace: Namespace, writes: Writes) -> bool:
+        """Whether writes may carry a delta channel, or the guard is strict about all."""
+        if namespace.channels is None or namespace.vague:
+            unnamed = any(may_be_delta(c) or c == RESUME for c, _ in writes.writes)
+            return unnamed or self.strict
+        if namespace.written.isdisjoint(channel for channel, _ in writes.writes):
+            answers = any(channel == RESUME for channel, _ in writes.writes)
+            return (self.strict or answers) and bool(namespace.written)
+        return True
+
+    # -- judging -----------------------------------------------------------------------------
+
+    def refuse_behind(
+        self, call: Put | Writes, namespace: Namespace, run: Run | None, *, again: bool = False
+    ) -> None:
+        """Refuse a call that builds on something refused, unless it is observed or allowed.
+
+        `again` says that the call passed here before.
+
+        Raises:
+            RefusedWriteError: with the first reason.
+
+        """
+        target = call.target
+        if self.policy == "observe" or (again and allowed(target.names)):
+            return
+        reason = self.state.refused(target.thread_id, call.builds_on())
+        if reason is None:
+            reason = namespace.refused_to(run)
+        if reason is not None:
+            refusal = Refusal(reason, namespace.channels or (), behind=True)
+            self.decide(call, refusal, namespace, run)
+
+    def judge_put(
+        self, put: Put, namespace: Namespace, run: Run | None, seen: Seen
+    ) -> tuple[Refusal | None, frozenset[str] | None]:
+        """Why the put is refused, and the channels to stamp (None: a full namespace)."""
+        head = seen.head
+        base, vague, marked = put.signal.channels, put.signal.vague, put.signal.marked
+        if head is not None:
+            base |= head.signal.channels
+            vague, marked = vague or head.signal.vague, marked or head.signal.marked
+            if not head.signal.marked:
+                base |= namespace.channels or frozenset()
+                vague = vague or namespace.vague
+        left = base - plain_channels(put.checkpoint.get("channel_values"))
+        stamp = left if base or marked else None
+        if not base and not vague and self.policy != "refuse-all":
+            return None, stamp
+        facts = PutFacts(
+            head=head.checkpoint_id if head else None,
+            head_parent=head.parent_id if head else None,
+            parent=put.target.checkpoint_id,
+            parent_place=head.parent_place if head else "newer",
+            child=put.child,
+            child_place=head.child_place if head else "newer",
+            foreign=self._foreign(namespace, run, put.target, seen.rows, base, vague=vague),
+        )
+        reason = judge_put(facts)
+        return (Refusal(reason, base, facts.head) if reason else None), stamp
+
+    def judge_writes(
+        self, writes: Writes, namespace: Namespace, run: Run | None, seen: Seen
+    ) -> Refusal | None:
+        """Why the writes are refused; also takes note of the namespace's channels."""
+        head = seen.head
+        if head is None:
+            return None
+        names = namespace.written | head.signal.channels
+        vague = head.signal.vague or (namespace.vague and not head.signal.marked)
+        if not names and not vague:
+            namespace.saw((), vague=False)
+            return None
+        channels = [channel for channel, _ in writes.writes]
+        delta = frozenset(c for c in channels if c in names or (vague and may_be_delta(c)))
+        target = writes.target
+        facts = WriteFacts(
+            head=head.checkpoint_id,
+            place=head.parent_place,
+            delta=bool(delta),
+            foreign=self._foreign(namespace, run, target, seen.rows, names, vague=vague),
+            answer=RESUME in channels,
+            strict=self.strict,
+            own_child=namespace.is_child_of(run, target.checkpoint_id),
+        )
+        reason = judge_writes(facts)
+        if reason is not None:
+            return Refusal(reason, delta or names, facts.head)
+        lost: tuple[str, ...] = ()
+        if delta and facts.place == "head":
+            lost = lost_channels(self.saver.serde, seen.rows, writes.task_id, writes.writes, delta)
+        return Refusal("slot taken", lost, facts.head) if lost else None
+
+    def _foreign(
+        self,
+        namespace: Namespace,
+        run: Run | None,
+        target: Target,
+        rows: Sequence[Row],
+        names: Iterable[str],
+        *,
+        vague: bool,
+    ) -> bool:
+        """Whether the addressed checkpoint has delta rows that `run` neither read nor wrote."""
+        if not rows or run is None or target.checkpoint_id is None:
+            return False
+        known = namespace.known.get((run, target.checkpoint_id))
+        if known is None or not known.complete:
+            return False
+        stored = Counter(
+            (row.task_id, row.channel)
+            for row in rows
+            if row.channel in names or (vague and may_be_delta(row.channel))
+        )
+        return any(count > known.rows.get(row, 0) for row, count in stored.items())
+
+    # -- deciding ----------------------------------------------------------------------------
+
+    def decide(
+        self, call: Put | Writes, refusal: Refusal, namespace: Namespace, run: Run | None
+    ) -> None:
+        """Refuse, unless the policy only watches or somebody allowed it.
+
+        Raises:
+            RefusedWriteError: the call is refused.
+
+        """
+        target = call.target
+        note = allowed(target.names)
+        outcome: Literal["refused", "observed", "allowed"] = "refused"
+        if note is not None:
+            outcome = "allowed"
+        elif self.policy == "observe":
+            outcome = "observed"
+        operation = "put" if isinstance(call, Put) else "put_writes"
+        channels = tuple(sorted(refusal.channels))
+        self._report(
+            GuardEvent(
+                outcome, operation, refusal.reason, target.thread_id, target.checkpoint_ns,
+                target.checkpoint_id, refusal.head_id, channels, note or "",
+            )
+        )  # fmt: skip
+        if outcome != "refused":
+            return
+        if isinstance(call, Put):
+            self.state.refuse(target.thread_id, call.child, refusal.reason)
+        namespace.refuse_to(run, refusal.reason)
+        raise _error_of(refusal.reason)(
+            thread_id=target.thread_id,
+            checkpoint_ns=target.checkpoint_ns,
+            checkpoint_id=target.checkpoint_id,
+            head_id=refusal.head_id,
+            operation=operation,
+            channels=channels,
+            reason=refusal.reason,
+            behind=refusal.behind,
+        )
+
+    # -- taking note --------------------------------------------------------------------------
+
+    def stored_put(
+        self, put: Put, namespace: Namespace, run: Run | None, stamp: frozenset[str] | None
+    ) -> None:
+        """The put was stored."""
+        parent = put.target.checkpoint_id
+        namespace.saw(stamp or (), vague=put.signal.vague)
+        namespace.marked = namespace.marked or stamp is not None
+        self.state.accept(put.target.thread_id, put.child)
+        if parent is not None:
+            namespace.children.keep(parent, run)
+            if run is not None:
+                namespace.known.pop((run, parent), None)
+        if run is not None:
+            namespace.known_to(run, put.child).complete = True
+
+    def about_to_write(self, writes: Writes, namespace: Namespace, run: Run | None) -> None:
+        """The writes may be stored from now on, even if the call fails."""
+        if run is not None and writes.target.checkpoint_id is not None:
+            known = namespace.known_to(run, writes.target.checkpoint_id)
+            known.add((writes.task_id, channel) for channel, _ in writes.writes)
+
+    def looked(self, writes: Writes, namespace: Namespace, run: Run | None, seen: Seen) -> None:
+        """What was there when a run first wrote somewhere it had not read is not foreign."""
+        if seen.head is None or seen.head.parent_place != "head":
+            return
+        if run is not None and writes.target.checkpoint_id is not None:
+            known = namespace.known_to(run, writes.target.checkpoint_id)
+            if not known.complete:
+                known.add_all((row.task_id, row.channel) for row in seen.rows)
+
+    def read(self, target: Target, row: Any) -> None:
+        """A row was read."""
+        namespace = self.namespace(target)
+        run, renewed = self.state.reader(target.names)
+        if row is None:  # which tells nothing of what the first put will bring
+            return
+        namespace.learn(row, latest=target.checkpoint_id is None)
+        known: Known | None = namespace.known.get((run, row.checkpoint["id"]))
+        if renewed or known is None or not known.complete:
+            fresh = namespace.known_to(run, row.checkpoint["id"])
+            fresh.add_all((task_id, channel) for task_id, channel, _ in row.pending_writes or ())
+
+
+def _error_of(reason: Reason) -> type[RefusedWriteError]:
+    return WriteSlotTakenError if reason == "slot taken" else NonHeadWriteError

@@ -1,0 +1,183 @@
+"""Plans of the guarded calls: fence, look, judge, then the plan that stores and learns.
+
+They wrap the wrapper's own plans and send what those ask of the saver (`"inner"`) through
+the fence, so a refusal happens before anything is begun there.
+"""
+
+from __future__ import annotations
+
+from asyncio import _get_running_loop
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from deerflow_saver._arguments import argument
+from deerflow_saver._plan import Plan
+from deerflow_saver.guard.calls import Put, Target, Writes, put_of, target_of, writes_of
+from deerflow_saver.guard.clock import observe
+from deerflow_saver.guard.fence import Call, Look, Session
+from deerflow_saver.guard.guard import Guard
+from deerflow_saver.guard.state import Namespace, Run
+
+__all__ = ["forgetting", "guarded_put", "guarded_read", "guarded_writes"]
+
+T = TypeVar("T")
+Store = Callable[[Any, Any], Plan[Any]]
+"""The wrapper's own plan for `(args, kwargs)`."""
+
+
+def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[Any]:
+    """`get_tuple`: wait for saves under way, and take note of what the caller now knows."""
+    target = target_of(argument("config", 0, args, kwargs))
+    if target is None:
+        return (yield from read)
+    if guard.state.unsettled(target.key):
+        yield "settle", target.key
+    row = yield from read
+    guard.read(target, row)
+    if row is not None:
+        observe(row.checkpoint["id"])
+    return row
+
+
+def guarded_put(guard: Guard, call: Call, store: Store) -> Plan[Any]:
+    """`put`: store it if it continues the line."""
+    put = put_of(call)
+    if put is None:
+        return (yield from store(*call[1:]))
+    flight = _take_off(guard, put.target, call)
+    try:
+        return (yield from _put(guard, put, store))
+    finally:
+        guard.state.land(put.target.key, flight)
+
+
+def _put(guard: Guard, put: Put, store: Store) -> Plan[Any]:
+    namespace, run = guard.namespace(put.target), guard.state.run_of(put.target.names)
+    guard.refuse_behind(put, namespace, run)
+    namespace.expect(put.signal.channels)
+    if not guard.must_look_before_put(namespace, put):
+        return (yield from store(*put.call[1:]))
+    return (
+        yield from _fenced(put.target, lambda s: _judged_put(guard, put, namespace, run, s, store))
+    )
+
+
+def _judged_put(
+    guard: Guard, put: Put, namespace: Namespace, run: Run | None, session: Session, store: Store
+) -> Plan[Any]:
+    target = put.target
+    known = run is not None and (run, target.checkpoint_id) in namespace.known
+    look = Look(
+        target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
+        child=put.child, rows=known,
+    )  # fmt: skip
+    # Something may have been refused while this call waited
+    guard.refuse_behind(put, namespace, run, again=True)
+    seen = yield "look", (session, look)
+    refusal, stamp = guard.judge_put(put, namespace, run, seen)
+    if refusal is not None:
+        guard.decide(put, refusal, namespace, run)
+    _, args, kwargs = put.call if stamp is None else put.stamped(stamp)
+    stored = yield from _through(session, store(args, kwargs))
+    guard.stored_put(put, namespace, run, stamp)
+    return stored
+
+
+def guarded_writes(guard: Guard, call: Call, store: Store) -> Plan[Any]:
+    """`put_writes`: store them unless they would be read by another branch, or be lost."""
+    writes = writes_of(call)
+    if writes is None:
+        return (yield from store(*call[1:]))
+    flight = _take_off(guard, writes.target, call)
+    try:
+        return (yield from _writes(guard, writes, store))
+    finally:
+        guard.state.land(writes.target.key, flight)
+
+
+def _writes(guard: Guard, writes: Writes, store: Store) -> Plan[Any]:
+    namespace, run = guard.namespace(writes.target), guard.state.run_of(writes.target.names)
+    guard.refuse_behind(writes, namespace, run)
+    if not guard.must_look_before_writes(namespace, writes):
+        guard.about_to_write(writes, namespace, run)
+        return (yield from store(*writes.call[1:]))
+    return (
+        yield from _fenced(
+            writes.target, lambda s: _judged_writes(guard, writes, namespace, run, s, store)
+        )
+    )
+
+
+def _judged_writes(
+    guard: Guard,
+    writes: Writes,
+    namespace: Namespace,
+    run: Run | None,
+    session: Session,
+    store: Store,
+) -> Plan[Any]:
+    target = writes.target
+    look = Look(
+        target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
+        rows=True, task_id=writes.task_id,
+    )  # fmt: skip
+    guard.refuse_behind(writes, namespace, run, again=True)
+    seen = yield "look", (session, look)
+    refusal = guard.judge_writes(writes, namespace, run, seen)
+    if refusal is not None:
+        guard.decide(writes, refusal, namespace, run)
+    guard.looked(writes, namespace, run, seen)
+    guard.about_to_write(writes, namespace, run)
+    return (yield from _through(session, store(*writes.call[1:])))
+
+
+def forgetting(guard: Guard, threads: list[Any] | None, plan: Plan[T]) -> Plan[T]:
+    """A call that deletes rows of `threads` (None: of any): what is remembered goes too."""
+    _forget(guard, threads)
+    try:
+        return (yield from plan)
+    finally:
+        _forget(guard, threads)
+
+
+def _forget(guard: Guard, threads: list[Any] | None) -> None:
+    if threads is None:
+        guard.state.forget_all()
+    for thread_id in threads or ():
+        guard.state.forget_thread(str(thread_id))
+
+
+def _take_off(guard: Guard, target: Target, call: Call) -> Any:
+    return guard.state.take_off(target.key, _get_running_loop() if call[0][0] == "a" else None)
+
+
+def _fenced(target: Target, body: Callable[[Session], Plan[T]]) -> Plan[T]:
+    """Run `body` inside a session of the target's namespace."""
+    session: Session = yield "enter", target.key
+    try:
+        answer = yield from body(session)
+    except GeneratorExit:
+        session.unlock()  # the driver is gone: nothing can be awaited any more
+        raise
+    except BaseException:
+        yield "leave", session
+        raise
+    yield "leave", session
+    return answer
+
+
+def _through(session: Session, plan: Plan[T]) -> Plan[T]:
+    """Run the wrapper's plan with its calls of the saver made inside the session."""
+    try:
+        operation, argument_ = next(plan)
+        while True:
+            if operation == "inner":
+                operation, argument_ = "store", (session, argument_)
+            try:
+                answer = yield operation, argument_
+            except BaseException as error:  # noqa: BLE001 - the plan decides, as its caller would
+                operation, argument_ = plan.throw(error)
+            else:
+                operation, argument_ = plan.send(answer)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]

@@ -1,0 +1,124 @@
+"""What the guard is asked to do, and how it tells a delta namespace from a full one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, get_args
+
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from deerflow_saver.errors import InvalidConfigError
+
+__all__ = [
+    "ALLOW_KEY", "MARKER", "POLICIES", "Policy", "Signal", "allow_non_head_writes", "allowed",
+    "check_policy", "may_be_delta", "plain_channels", "signal_of",
+]  # fmt: skip
+
+Policy = Literal["refuse", "refuse-all", "observe", "off"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+
+MARKER = "deerflow_delta_channels"
+"""Metadata key: the delta channels of a namespace, handed down from parent to child."""
+ALLOW_KEY = "__deerflow_allow_non_head_write"
+"""Config key of the override for one call or run."""
+
+_COUNTERS = "counters_since_delta_snapshot"
+_MODE = "deerflow_checkpoint_channel_mode"
+_EXIT_ANCHOR_STEP = -2
+_allowing: ContextVar[str | None] = ContextVar("deerflow_allow_non_head_writes", default=None)
+
+
+class Signal:
+    """What a checkpoint tells about its namespace's channels."""
+
+    __slots__ = ("channels", "marked", "vague")
+
+    def __init__(self, channels: Iterable[str], *, marked: bool, vague: bool) -> None:
+        """See the attributes."""
+        self.channels = frozenset(channels)
+        """Names of delta channels."""
+        self.marked = marked
+        """Whether the guard stamped it, so that the names are all there are."""
+        self.vague = vague
+        """Delta, but the names are not told."""
+
+    @property
+    def delta(self) -> bool:
+        """Whether the namespace is known to be delta by this."""
+        return bool(self.channels) or self.vague
+
+
+def signal_of(metadata: Any, values: Any = None) -> Signal:
+    """The signal in a checkpoint's metadata and, where they are at hand, its values.
+
+    Exit durability begins a thread with an anchor (step -2) that names no channel; a
+    supervisor may mark a thread's mode; everything else LangGraph puts into a delta
+    namespace counts its channels or holds a snapshot of them.
+    """
+    if not isinstance(metadata, Mapping):
+        return Signal((), marked=False, vague=False)
+    marker = metadata.get(MARKER)
+    marked = isinstance(marker, list | tuple)
+    names = set(metadata.get(_COUNTERS) or ())
+    if isinstance(marker, list | tuple):
+        names.update(name for name in marker if isinstance(name, str))
+    if isinstance(values, Mapping):
+        names.update(name for name, value in values.items() if isinstance(value, _DeltaSnapshot))
+    vague = metadata.get("step") == _EXIT_ANCHOR_STEP or metadata.get(_MODE) == "delta"
+    return Signal(names, marked=marked, vague=vague and not names and not marked)
+
+
+def plain_channels(values: Any) -> frozenset[str]:
+    """Channels a checkpoint stores in full: no delta channels any more."""
+    if not isinstance(values, Mapping):
+        return frozenset()
+    return frozenset(name for name, v in values.items() if not isinstance(v, _DeltaSnapshot))
+
+
+def may_be_delta(channel: str) -> bool:
+    """Whether a channel could be a delta channel as far as its name tells."""
+    if channel == "__root__":
+        return True
+    return not channel.startswith(("__", "branch:"))
+
+
+@contextmanager
+def allow_non_head_writes(reason: str) -> Iterator[None]:
+    """Let writes in this block through whatever they fork; for repairs by an administrator.
+
+    The writes are reported all the same, with `reason`. The block covers what it calls,
+    tasks and LangGraph's own threads included.
+    """
+    if not reason or not isinstance(reason, str):
+        msg = "allow_non_head_writes needs a reason that says who allows it and why"
+        raise InvalidConfigError(msg)
+    token = _allowing.set(reason)
+    try:
+        yield
+    finally:
+        _allowing.reset(token)
+
+
+def allowed(names: Mapping[str, Any]) -> str | None:
+    """Why this call may fork; None if nobody allowed it. `names` is the call's configurable."""
+    given = names.get(ALLOW_KEY)
+    if given:
+        return given if isinstance(given, str) else "config"
+    return _allowing.get()
+
+
+def check_policy(policy: Any, strict: Any) -> None:
+    """Refuse a policy that does not exist.
+
+    Raises:
+        InvalidConfigError: `policy` is none of `POLICIES`, or `strict` is no bool.
+
+    """
+    if policy not in POLICIES:
+        msg = f"guard must be one of {', '.join(POLICIES)}; got {policy!r}"
+        raise InvalidConfigError(msg)
+    if not isinstance(strict, bool):
+        msg = f"strict must be a bool, got {type(strict).__name__}"
+        raise InvalidConfigError(msg)

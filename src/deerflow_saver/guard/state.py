@@ -1,0 +1,318 @@
+"""What the guard remembers, all of it bounded: forgetting makes it ask, never refuse."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any, Generic, TypeVar
+
+from deerflow_saver.guard.locks import KeyedLocks
+from deerflow_saver.guard.policy import signal_of
+from deerflow_saver.guard.rule import Reason
+
+__all__ = ["Flight", "GuardState", "Known", "Namespace", "NamespaceKey", "Run"]
+
+_NAMESPACES = 4096
+_REFUSED = 4096
+_RUNS = 512
+_KNOWN_PER_NAMESPACE = 256
+_LANDINGS = 256
+_FOLLOWING_SECONDS = 0.02
+_RUNTIME = "__pregel_runtime"
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _Bounded(OrderedDict[K, V], Generic[K, V]):
+    """A dict that drops what was used longest ago."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+        self._mutex = threading.Lock()
+
+    def keep(self, key: K, value: V) -> V:
+        """Set and mark as just used."""
+        with self._mutex:
+            self[key] = value
+            self.move_to_end(key)
+            while len(self) > self._limit:
+                self.popitem(last=False)
+        return value
+
+
+class NamespaceKey(tuple[Any, ...]):
+    """Identity of a namespace: thread, namespace, and what else the saver may scope rows by."""
+
+    __slots__ = ()
+
+
+class Run:
+    """Whoever reads and then writes: a LangGraph run, or a caller between two reads."""
+
+    __slots__ = ("ends",)
+
+    def __init__(self, *, ends: bool = False) -> None:
+        """See the attribute."""
+        self.ends = ends
+        """Whether a refusal is the end of it: LangGraph's run fails, a caller may go on."""
+
+
+_caller: ContextVar[Run | None] = ContextVar("deerflow_guard_caller", default=None)
+
+
+class Known:
+    """Writes on one checkpoint that a run read or wrote: how many per (task, channel)."""
+
+    __slots__ = ("_mutex", "complete", "rows")
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._mutex = threading.Lock()
+        self.rows: Counter[tuple[str, str]] = Counter()
+        self.complete = False
+        """Whether everything that was there before the run's own writes is counted."""
+
+    def add_all(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Count what was there."""
+        with self._mutex:
+            self.rows |= Counter(rows)
+            self.complete = True
+
+    def add(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Count what the run writes."""
+        with self._mutex:
+            self.rows.update(rows)
+
+
+class Flight:
+    """A save under way."""
+
+    __slots__ = ("_changed", "done", "loop", "waiters")
+
+    def __init__(self, changed: threading.Condition, loop: Any) -> None:
+        """Take off on `loop`; None for a thread."""
+        self._changed = changed
+        self.loop = loop
+        self.done = False
+        self.waiters: list[Any] = []
+        """`(loop, future)` of tasks that wait for it."""
+
+
+class Namespace:
+    """What is remembered about one (thread, namespace)."""
+
+    __slots__ = ("_refused_to", "channels", "children", "known", "marked", "vague", "written")
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self.channels: frozenset[str] | None = None
+        """Delta channels at the head as last seen here; None before anything was seen."""
+        self.written: frozenset[str] = frozenset()
+        """Channels that ever were delta, whose late writes still count."""
+        self.vague = False
+        """Delta, but the names are not known."""
+        self.marked = False
+        """Whether it was ever stamped: then its checkpoints say themselves what they are."""
+        self.children: _Bounded[str | None, Run | None] = _Bounded(_KNOWN_PER_NAMESPACE)
+        """Which run put a checkpoint's child."""
+        self.known: _Bounded[tuple[Run, str], Known] = _Bounded(_KNOWN_PER_NAMESPACE)
+        """Per run and checkpoint, the writes the run may find there."""
+        self._refused_to: _Bounded[Run, Reason] = _Bounded(_KNOWN_PER_NAMESPACE)
+
+    def expect(self, names: frozenset[str]) -> None:
+        """A put begins that shows these delta channels: their writes may overtake it."""
+        if not names <= self.written:
+            self.written |= names
+
+    def saw(self, names: Iterable[str], *, vague: bool) -> None:
+        """The newest checkpoint has these delta channels."""
+        self.channels = frozenset(names)
+        if not self.written.issuperset(self.channels):
+            self.written |= self.channels
+        self.vague = vague and not self.channels
+
+    def learn(self, row: Any, *, latest: bool) -> None:
+        """A row that was read shows delta channels, or, if it is the latest, that there are none.
+
+        A read may be overtaken by a put, so it only adds to what is known.
+        """
+        signal = signal_of(row.metadata, row.checkpoint.get("channel_values"))
+        self.marked = self.marked or signal.marked
+        if self.channels is None:
+            if latest or signal.delta:
+                self.saw(signal.channels, vague=signal.vague)
+        elif signal.channels and not signal.channels <= self.channels and latest:
+            self.saw(self.channels | signal.channels, vague=False)
+        elif not signal.channels <= self.written:
+            self.written |= signal.channels
+
+    def refuse_to(self, run: Run | None, reason: Reason) -> None:
+        """Refuse whatever else a run writes that ends by a refusal.
+
+        It may still be saving: writes on checkpoints it never got to put.
+        """
+        if run is not None and run.ends:
+            self._refused_to.keep(run, reason)
+
+    def refused_to(self, run: Run | None) -> Reason | None:
+        """Why nothing more of the run is accepted."""
+        return None if run is None else self._refused_to.get(run)
+
+    def is_child_of(self, run: Run | None, parent: str | None) -> bool:
+        """Whether `run` put the checkpoint's child."""
+        return parent in self.children and self.children.get(parent) is run
+
+    def known_to(self, run: Run, checkpoint_id: str) -> Known:
+        """What the run knows about a checkpoint's writes."""
+        key = (run, checkpoint_id)
+        found = self.known.get(key)
+        return self.known.keep(key, Known() if found is None else found)
+
+
+class GuardState:
+    """Shared by a wrapper and its clones."""
+
+    def __init__(self, locks: KeyedLocks) -> None:
+        """Start empty, with the locks of the database's wrappers in this process."""
+        self.locks = locks
+        self.mutex = threading.Lock()
+        self._changed = threading.Condition()
+        self._namespaces: _Bounded[NamespaceKey, Namespace] = _Bounded(_NAMESPACES)
+        self._refused: _Bounded[tuple[str, str], Reason] = _Bounded(_REFUSED)
+        self._runs: _Bounded[int, tuple[Any, Run]] = _Bounded(_RUNS)
+        self._flights: dict[Hashable, set[Flight]] = {}
+        self._landed: _Bounded[Hashable, float] = _Bounded(_LANDINGS)
+
+    # -- namespaces ----------------------------------------------------------------------
+
+    def namespace(self, place: NamespaceKey) -> Namespace:
+        """What is remembered of a namespace."""
+        with self.mutex:
+            found = self._namespaces.get(place)
+            return self._namespaces.keep(place, Namespace() if found is None else found)
+
+    def forget_thread(self, thread_id: str) -> None:
+        """The thread's rows were deleted or rewritten."""
+        with self.mutex:
+            for place in [place for place in self._namespaces if place[0] == thread_id]:
+                del self._namespaces[place]
+
+    def forget_all(self) -> None:
+        """Rows of any thread were deleted."""
+        with self.mutex:
+            self._namespaces.clear()
+
+    # -- refused checkpoints -------------------------------------------------------------
+
+    def refuse(self, thread_id: str, checkpoint_id: str, reason: Reason) -> None:
+        """Whatever builds on this checkpoint is refused as well."""
+        with self.mutex:
+            self._refused.keep((thread_id, checkpoint_id), reason)
+
+    def accept(self, thread_id: str, checkpoint_id: str) -> None:
+        """The checkpoint was stored after all."""
+        if self._refused:
+            with self.mutex:
+                self._refused.pop((thread_id, checkpoint_id), None)
+
+    def refused(self, thread_id: str, ids: Iterable[Any]) -> Reason | None:
+        """Why one of these checkpoints was refused."""
+        if not self._refused:
+            return None
+        with self.mutex:
+            for checkpoint_id in ids:
+                reason = self._refused.get((thread_id, checkpoint_id))
+                if reason is not None:
+                    return reason
+        return None
+
+    # -- runs ------------------------------------------------------------------------------
+
+    def run_of(self, names: Mapping[str, Any]) -> Run | None:
+        """Who makes this call: LangGraph's run, else whoever read last in this context."""
+        runtime = names.get(_RUNTIME)
+        if runtime is None:
+            return _caller.get()
+        with self.mutex:
+            known = self._runs.get(id(runtime))
+            if known is not None and known[0] is runtime:
+                self._runs.move_to_end(id(runtime))
+                return known[1]
+            # The object is kept, so that its id stays its own
+            return self._runs.keep(id(runtime), (runtime, Run(ends=True)))[1]
+
+    def reader(self, names: Mapping[str, Any]) -> tuple[Run, bool]:
+        """Who makes this read, and whether what it read before is superseded.
+
+        A run loads its checkpoint once. A caller outside a run starts over with each read;
+        tasks and threads it starts with its context write on its behalf.
+        """
+        if names.get(_RUNTIME) is not None:
+            run = self.run_of(names)
+            return (run or Run()), False
+        run = Run()
+        _caller.set(run)
+        return run, True
+
+    # -- saves under way -------------------------------------------------------------------
+
+    def take_off(self, key: Hashable, loop: Any) -> Flight:
+        """A save begins."""
+        flight = Flight(self._changed, loop)
+        with self._changed:
+            self._flights.setdefault(key, set()).add(flight)
+        return flight
+
+    def land(self, key: Hashable, flight: Flight) -> None:
+        """A save ended, one way or the other."""
+        with self._changed:
+            flight.done = True
+            others = self._flights[key]
+            others.discard(flight)
+            if not others:
+                del self._flights[key]
+            waiters, flight.waiters = flight.waiters, []
+            self._changed.notify_all()
+        self._landed.keep(key, time.monotonic())
+        for loop, future in waiters:
+            try:
+                loop.call_soon_threadsafe(_resolve, future)
+            except RuntimeError:  # the waiter's loop is closed
+                continue
+
+    def unsettled(self, key: Hashable) -> bool:
+        """Whether saves are under way, or one ended so lately that the next may follow."""
+        if key in self._flights:
+            return True
+        landed = self._landed.get(key)
+        return landed is not None and time.monotonic() - landed < _FOLLOWING_SECONDS
+
+    def wait(self, key: Hashable, loop: Any, seconds: float) -> None:
+        """Block until the saves under way have ended; those of the thread's own `loop` cannot."""
+
+        def landed() -> bool:
+            flights = self._flights.get(key, ())
+            return all(loop is not None and flight.loop is loop for flight in flights)
+
+        with self._changed:
+            self._changed.wait_for(landed, timeout=seconds)
+
+    def awaited(self, key: Hashable, loop: Any) -> list[Any]:
+        """Futures of the saves under way now, for a task to wait for."""
+        futures = []
+        with self._changed:
+            for flight in self._flights.get(key, ()):
+                future = loop.create_future()
+                flight.waiters.append((loop, future))
+                futures.append(future)
+        return futures
+
+
+def _resolve(future: Any) -> None:
+    if not future.done():
+        future.set_result(None)

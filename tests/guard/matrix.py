@@ -1,0 +1,54 @@
+"""Which cells of the matrix a run covers: a slice that fits every change, or all of it.
+
+The whole matrix, `GUARD_MATRIX=full`, is every scenario on every channel kind, durability, face
+and latency. The slice runs every scenario on every durability and face with delta and mixed
+channels, and turns the other axes from cell to cell; nothing in it is random.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import product
+
+from guard.cells import Cell
+from guard.latency import LATENCIES
+from guard.scenarios.catalogue import ALL
+from guard.scenarios.env import Durability, Face
+from guard.scenarios.kinds import KINDS, Kind
+from guard.scenarios.registry import Scenario
+
+__all__ = ["FULL", "each_once", "memory_cells"]
+
+FULL = os.environ.get("GUARD_MATRIX") == "full"
+DURABILITIES: tuple[Durability, ...] = ("sync", "async", "exit")
+FACES: tuple[Face, ...] = ("invoke", "ainvoke")
+_DELTA: tuple[Kind, ...] = ("delta", "mixed")
+
+
+def memory_cells() -> list[Cell]:
+    """The cells to run on memory."""
+    if FULL:
+        axes = product(ALL, KINDS, DURABILITIES, FACES, LATENCIES)
+        return [Cell(*axis, alike=bool(number % 2)) for number, axis in enumerate(axes)]
+    sliced = product(ALL, _DELTA, DURABILITIES, FACES)
+    return [*_turning(sliced), *each_once(ALL, ("full",))]
+
+
+def _turning(axes: Iterable[tuple[Scenario, Kind, Durability, Face]]) -> Iterator[Cell]:
+    # Twelve cells a scenario: the row's number keeps the turns from falling into step with it
+    for number, axis in enumerate(axes):
+        turn = number + number // 12
+        yield Cell(*axis, delay=LATENCIES[turn % 3], alike=bool(turn % 2))
+
+
+def each_once(
+    scenarios: Iterable[Scenario], kinds: tuple[Kind, ...] = _DELTA, start: int = 0
+) -> list[Cell]:
+    """One cell per scenario, each on the next combination of the other axes."""
+    axes = list(product(kinds, DURABILITIES, FACES, LATENCIES))
+    # A step without a common factor with the number of combinations visits them all
+    return [
+        Cell(scenario, *axes[(start + 7 * number) % len(axes)], alike=bool(number % 2))
+        for number, scenario in enumerate(scenarios)
+    ]

@@ -1,0 +1,98 @@
+"""What a guarded run must have in common with the unguarded one, and where it must differ."""
+
+from __future__ import annotations
+
+from guard.audit import written
+from guard.cells import DELTA, Cell, Outcome
+
+__all__ = ["assert_forks_as_without_a_guard", "assert_right", "assert_same"]
+
+_MAY_ALL_BE_REFUSED = "sub_true_send_parallel"
+"""One run whose parallel parts get in each other's way, whenever it is run."""
+_MUST_PASS = "async_cancel_immediate_reinvoke"
+"""The saves of the cancelled run are awaited, so nothing is left to refuse."""
+
+
+def assert_right(cell: Cell, control: Outcome, guarded: Outcome) -> None:
+    """Compare a run under the policy `refuse` with the same run without a guard."""
+    if cell.scenario.label == "L":
+        assert control.error is None
+        assert not control.forked, "the scenario is no legal flow"
+        assert_same(control, guarded)
+    elif cell.scenario.label == "F":
+        assert_fork_refused(cell, control, guarded)
+    else:
+        assert_meeting_in_line(cell, control, guarded)
+
+
+def assert_same(control: Outcome, guarded: Outcome) -> None:
+    """Nothing refused, the same results, the same values at the end."""
+    assert guarded.refusals == []
+    assert guarded.error == control.error
+    assert guarded.trace == control.trace
+    assert guarded.values == control.values
+    assert guarded.findings == control.findings or not guarded.forked
+
+
+def assert_fork_refused(cell: Cell, control: Outcome, guarded: Outcome) -> None:
+    """What forks is refused and stores nothing; what does not is no fork and passes."""
+    if cell.kind == "full":
+        assert guarded.refusals == []
+        assert_forks_as_without_a_guard(control, guarded)
+    elif control.forked:
+        assert guarded.refusals, "a fork was missed"
+        assert guarded.error is None
+        assert_nothing_stored(cell, guarded)
+        assert_in_line(guarded)
+        assert guarded.went_on is None
+    else:
+        assert_same(control, guarded)
+
+
+def assert_nothing_stored(cell: Cell, guarded: Outcome, *, strict: bool = False) -> None:
+    """The database is what it was before the fork.
+
+    Late writes of other channels than delta channels pass where the guard is not strict: they
+    change no delta channel, and legal runs have them too.
+    """
+    assert guarded.before is not None
+    assert guarded.after is not None
+    rows = written(guarded.before, guarded.after)
+    if not strict:
+        delta = DELTA[cell.kind]
+        rows = [row for row in rows if row[0] != "writes" or row[6] in delta]
+    assert rows == []
+
+
+def assert_in_line(guarded: Outcome) -> None:
+    """One line of checkpoints, whose past has not changed, and delta channels that are right."""
+    assert not guarded.findings
+    assert guarded.changed == []
+    assert guarded.disagreeing == []
+
+
+def assert_forks_as_without_a_guard(control: Outcome, guarded: Outcome) -> None:
+    """The fork was stored."""
+    assert guarded.error == control.error
+    assert bool(guarded.findings) == bool(control.findings)
+    assert guarded.values == control.values
+
+
+def assert_meeting_in_line(cell: Cell, control: Outcome, guarded: Outcome) -> None:
+    """Runs that met leave a line; whoever was not refused has landed whole."""
+    assert guarded.error is None
+    if cell.kind == "full":
+        assert guarded.refusals == []
+        return
+    assert_in_line(guarded)
+    if control.forked:
+        assert guarded.refusals, "both runs were let through"
+    if cell.scenario.name == _MUST_PASS:
+        assert guarded.refusals == []
+    elif cell.scenario.name != _MAY_ALL_BE_REFUSED:
+        assert guarded.returned >= 1, "nobody was let through"
+        assert guarded.went_on is None
+    held = guarded.values["thread"][0]
+    for text in guarded.accepted:
+        for channel in ("log", "ref"):
+            assert held[channel].count(text) == 1, f"the turn {text!r} did not land"
