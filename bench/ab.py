@@ -41,7 +41,7 @@ __all__ = ["ARMS", "METRICS", "Cell", "Mismatch", "Outcome", "measure"]
 Saver = BaseCheckpointSaver[Any]
 ARMS: dict[str, Callable[[Saver], Saver]] = {
     "raw": lambda saver: saver,
-    "wrapped": lambda saver: cast("Saver", CachedHistorySaver(saver)),
+    "wrapped": lambda saver: cast("Saver", CachedHistorySaver(saver, guard="off")),
     "alternative": AncestorCache,
 }
 METRICS = ("turn", "read", "cold", "states", "states-cold")
