@@ -168,7 +168,7 @@ def test_the_accounts_are_honest_after_learned_writes(
         if read_between:
             for _ in range(2):
                 assert len(read(wrapped, config)["writes"]) == WRITES
-            assert wrapped.cache_info().walks == 0
+            assert wrapped.cache_info().walks <= 1  # the first checkpoint taught the channel
         return wrapped
 
     assert_honest(make)

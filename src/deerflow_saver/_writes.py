@@ -97,6 +97,7 @@ def _born(
             depth=depth_of(metadata),
             minted=minted(cid) if core.storage else None,
         )
+        chain.prepare(cid)
     except Exception:  # noqa: BLE001 - the checkpoint is stored: what fails here is ours
         core.shared.failed()
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from deerflow_saver.history.facts import ABSENT, HELD, ROW_BYTES, Facts, Packed, Row
+from deerflow_saver.history.facts import ABSENT, HELD, ROW_BYTES, Facts, Node, Packed, Row
 from deerflow_saver.history.isolation import Write
 from deerflow_saver.history.segment import Position, Segment, View
 
@@ -118,32 +118,33 @@ class Chain(Facts):
 
         `fetched` holds rows that were read for this purpose, values included.
         """
-        path: list[str] = []
+        path: dict[str, Sequence[Write | Row]] = {}
         needs: list[Need] = []
         current, seed = checkpoint_id, ABSENT
-        while (position := self.find(view, current, channel)) is None:
+        position = self.find(view, current, channel)
+        while position is None:
             parent, known = self._parent(current, fetched)
             if not known or parent in path:  # a loop: a put over an old id can make one
                 return [*needs, Need(current, known=False)]
             if parent is None:
                 position = Position(view.segment(), 0)
                 break
-            path.append(parent)
+            own = self._own_writes(parent, channel, fetched)
+            path[parent] = own or ()
             seed = self._seed(view, parent, channel, fetched)
-            if seed is HELD or not self._own_known(parent, channel, fetched):
+            if seed is HELD or own is None:
                 needs.append(Need(parent, known=self._parent(parent, fetched)[1]))
                 if seed is HELD or not needs[-1].known:
                     return needs
             if seed is not ABSENT:
                 break
             current = parent
+            position = self._at_hand(view, current, channel)
         if needs:
             return needs
         if position is None:
             position = Position(self._start(view, channel, seed), 0)
-        for parent in reversed(path):
-            position = self._extend(view, position, parent, channel, fetched)
-        return position
+        return self._extended(view, position, channel, path, fetched)
 
     def _parent(
         self, checkpoint_id: str, fetched: Mapping[str, Fetched]
@@ -171,52 +172,62 @@ class Chain(Facts):
     def _start(self, view: View, channel: str, seed: Any) -> Segment:
         """A segment that starts from a seed as `_seed` gave it."""
         if isinstance(seed, Decoded):
-            return view.seeded(seed.value)
+            return view.seeded(seed.value, given=False)
         known = view.seed(channel, seed)
         if known is None:
             known = view.keep_seed(channel, seed, self._packed(channel, seed) or Packed("", b""))
             self._let_go(channel)
         return Segment(view.serde, view.isolation, known)
 
-    def _own_known(self, checkpoint_id: str, channel: str, fetched: Mapping[str, Fetched]) -> bool:
+    def _own_writes(
+        self, checkpoint_id: str, channel: str, fetched: Mapping[str, Fetched]
+    ) -> Sequence[Write | Row] | None:
+        """The checkpoint's own writes, if all of them are known for good."""
         if checkpoint_id in fetched:
-            return True
+            return [write for write in fetched[checkpoint_id].own if write[1] == channel]
         node = self._nodes.get(checkpoint_id)
-        return node is not None and node.final and self._own(node, channel) is not None
+        return self._own(node, channel) if node is not None and node.final else None
 
-    def _extend(
+    def _extended(
         self,
         view: View,
         position: Position,
-        parent: str,
         channel: str,
+        path: dict[str, Sequence[Write | Row]],
         fetched: Mapping[str, Fetched],
     ) -> Position:
-        segment, start = position
-        end = segment.ends.get(parent)
-        if end is None:
-            if segment.length != start:
-                segment = segment.fork(start)
-            segment.extend(self._take_own(parent, channel, fetched))
-            end = segment.ends[parent] = segment.length
-        view.use(segment)
-        self.lessons += 1
-        position = Position(segment, end)
-        view.after[parent, channel] = position
+        """The position after the own writes of the checkpoints in `path`, newest first there."""
+        for parent, own in reversed(path.items()):
+            segment, start = position
+            end = segment.ends.get(parent)
+            if end is None:
+                if segment.length != start:
+                    segment = segment.fork(start)
+                segment.extend(own)
+                end = segment.ends[parent] = segment.length
+                if parent not in fetched:
+                    self._take(self._nodes[parent], channel, own)
+            position = view.after[parent, channel] = Position(segment, end)
+        if path:
+            view.use(position.segment)
+            self.lessons += 1
         return position
 
-    def _take_own(
-        self, parent: str, channel: str, fetched: Mapping[str, Fetched]
-    ) -> Sequence[Write | Row]:
-        if parent in fetched:
-            return [write for write in fetched[parent].own if write[1] == channel]
-        node = self._nodes[parent]
-        own = self._own(node, channel) or []
-        node.taken[channel] = tuple(row.task_id for row in own)
+    def _take(self, node: Node, channel: str, own: Sequence[Any]) -> None:
+        """The view keeps these rows from now on."""
+        node.taken[channel] = tuple([row.task_id for row in own])
         for row in own:
             del node.rows[row.task_id, row.idx]  # type: ignore[union-attr]
             self._row_bytes -= ROW_BYTES + len(row.value.data)
-        return own
+
+    def prepare(self, checkpoint_id: str) -> None:
+        """Compose what the next run will read, as far as that needs no row to be read."""
+        for view in self._views.values():
+            for channel in self._asked:
+                found = self.compose(view, checkpoint_id, channel, {})
+                if isinstance(found, Position):
+                    found.segment.decode()
+                    view.use(found.segment)
 
     def remember(self, view: View, checkpoint_id: str, channel: str, position: Position) -> None:
         """Keep a history that was read whole."""

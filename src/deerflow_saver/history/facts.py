@@ -240,7 +240,9 @@ class Facts:
         """
         self._newest = max(self._newest, checkpoint_id)
         node = self._pending.pop(checkpoint_id, None)
-        tracked = {c: since for c, since in self._since.items() if since < (minted or 0)}
+        tracked = self._since
+        if any(since >= (minted or 0) for since in tracked.values()):
+            tracked = {c: since for c, since in tracked.items() if since < (minted or 0)}
         if not tracked:
             if parent is not None:
                 self._child(parent, checkpoint_id, ours=False)
@@ -430,10 +432,12 @@ class Facts:
 
     def _own(self, node: Node, channel: str) -> list[Row] | None:
         """The channel's own writes in the order the saver replays them; None if not known."""
-        if node.rows is None or not self._recorded(node, channel) or channel in node.taken:
+        if node.rows is None or channel in node.taken or not self._recorded(node, channel):
             return None
         rows = [row for row in node.rows.values() if row.channel == channel]
-        ordered = sorted(rows, key=lambda row: (row.path, row.task_id, row.idx))
+        if len(rows) < 2:  # noqa: PLR2004 - nothing to order
+            return rows
+        ordered = sorted(rows)  # path, task id, idx: the fields' own order
         if not self._ordered and ordered != sorted(rows, key=lambda row: (row.task_id, row.idx)):
             return None
         return ordered

@@ -17,12 +17,13 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
 import ormsgpack
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from pydantic import BaseModel
 
 __all__ = ["ISOLATIONS", "Block", "Isolation", "Unkeepable", "Write", "twins_can_be_reused"]
 
@@ -32,8 +33,18 @@ ISOLATIONS: tuple[Isolation, ...] = ("safe", "copy", "shared")
 Write = tuple[str, str, Any]
 """LangGraph's `PendingWrite`: (task id, channel, value)."""
 
-Shape = type[BaseMessage] | tuple[type[BaseMessage] | None, ...] | None
-"""How a value is frozen: a message of this class; a list holding messages; plain data."""
+
+class _Only:
+    """The shape of a list that holds one message, the commonest write there is."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: type[BaseMessage]) -> None:
+        self.kind = kind
+
+
+Shape = _Only | type[BaseMessage] | tuple[type[BaseMessage] | None, ...] | None
+"""How a value is frozen: list of one message, message, list with messages, plain data."""
 
 _PASSTHROUGH = (
     ormsgpack.OPT_PASSTHROUGH_DATACLASS
@@ -44,9 +55,10 @@ _PASSTHROUGH = (
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
 _ATOMS = frozenset({str, int, float, bool, type(None), bytes})
-_WRITE_BYTES = 260  # the head, list slots and the task id of one write
-_SAMPLES = 8  # writes whose containers tell those of the others, until all are measured
-_GOLDEN = 0.6180339887  # its multiples fall evenly between one another, in step with no pattern
+_FEW = 64
+"""Below this many writes and messages, making fresh objects costs less than looking at the old ones."""
+_WRITE_BYTES = 220  # the head, list slots and the task id of one write
+_SAMPLED = 16  # of so many writes of a kind, one is weighed until all are measured
 
 
 class Unkeepable(Exception):  # noqa: N818 - a signal, never seen by callers
@@ -102,7 +114,8 @@ def _gives_only_known_types(serde: Any) -> bool:
 
 _MESSAGE_CLASSES: dict[type, bool] = {}
 _LAST_FIELDS: dict[type, frozenset[str]] = {}
-_NO_FIELDS: list[frozenset[str]] = []
+_NO_FIELDS: tuple[frozenset[str], ...] = ()
+_ONLY: dict[type, _Only] = {}
 
 
 def _is_message_class(kind: type) -> bool:
@@ -131,39 +144,44 @@ def _field_set(message: BaseMessage, kind: type) -> frozenset[str]:
     return last
 
 
-def _split(value: Any) -> tuple[Shape, Any, list[frozenset[str]]]:
+def _split(value: Any) -> tuple[Shape, Any, Sequence[frozenset[str]]]:
     """A value's shape, the plain data inside it (live `__dict__`s, not copies), its field sets."""
     kind = type(value)
-    if kind is list:
-        classes: list[type[BaseMessage] | None] = []
-        tree: list[Any] = []
-        fields: list[frozenset[str]] = []
-        for item in value:
-            of = type(item)
-            if _plain_message(item, of):
-                classes.append(of)
-                tree.append(item.__dict__)
-                fields.append(_field_set(item, of))
-            else:
-                classes.append(None)
-                tree.append(item)
-        if fields:
-            return tuple(classes), tree, fields
-    elif _plain_message(value, kind):
-        return kind, value.__dict__, [_field_set(value, kind)]
-    return None, value, _NO_FIELDS
+    if kind is not list:
+        if _plain_message(value, kind):
+            return kind, value.__dict__, (_field_set(value, kind),)
+        return None, value, _NO_FIELDS
+    if len(value) == 1:
+        (item,) = value
+        of = type(item)
+        if not _plain_message(item, of):
+            return None, value, _NO_FIELDS
+        only = _ONLY.get(of)
+        if only is None:
+            only = _ONLY[of] = _Only(of)
+        return only, item.__dict__, (_field_set(item, of),)
+    classes = tuple([type(item) if _plain_message(item, type(item)) else None for item in value])
+    fields = tuple([_field_set(m, of) for m, of in zip(value, classes, strict=True) if of])
+    if not fields:
+        return None, value, _NO_FIELDS
+    tree = [m.__dict__ if of else m for m, of in zip(value, classes, strict=True)]
+    return classes, tree, fields
 
 
 _new: Callable[[Any], Any] = object.__new__
-_set = object.__setattr__
+_set_state = vars(BaseModel)["__dict__"].__set__
+_set_fields = vars(BaseModel)["__pydantic_fields_set__"].__set__
+_set_extra = vars(BaseModel)["__pydantic_extra__"].__set__
+_set_private = vars(BaseModel)["__pydantic_private__"].__set__
 
 
-def _message(cls: type[BaseMessage], fields: frozenset[str], state: dict[str, Any]) -> BaseMessage:
-    message: BaseMessage = _new(cls)
-    _set(message, "__dict__", state)
-    _set(message, "__pydantic_fields_set__", set(fields))
-    _set(message, "__pydantic_extra__", {})
-    _set(message, "__pydantic_private__", None)
+def _message(kind: Any, fields: frozenset[str], state: dict[str, Any]) -> BaseMessage:
+    """A message of these parts, as pydantic itself would lay it out."""
+    message: BaseMessage = _new(kind)
+    _set_state(message, state)
+    _set_fields(message, set(fields))
+    _set_extra(message, {})
+    _set_private(message, None)
     return message
 
 
@@ -231,13 +249,20 @@ class _Watch:
         if shape is None:
             self._data(value, 3)  # owner, parts, tree; parts inside it stand in two places
             return value
+        if type(shape) is _Only:
+            if type(value) is not list or len(value) != 1:
+                raise Unkeepable
+            self._add(value, 3)
+            self._lists.append(value)
+            self._children += value
+            return self._message(value[0], shape.kind, 4)
         if type(shape) is not tuple:
             return self._message(value, shape, 3)
         if type(value) is not list or len(value) != len(shape):
             raise Unkeepable
         self._add(value, 3)
         self._lists.append(value)
-        self._children.extend(value)
+        self._children += value
         tree = []
         for item, kind in zip(value, shape, strict=True):
             if kind is None:
@@ -310,14 +335,15 @@ class Block:
     """
 
     __slots__ = (
-        "_bytes", "_collects", "_containers", "_estimate", "_fields", "_foreign", "_frozen",
-        "_isolation", "_serde", "_shapes", "_strict", "_twins", "_watch", "heads",
+        "_bytes", "_channel", "_collects", "_containers", "_estimate", "_fields", "_foreign",
+        "_frozen", "_given", "_isolation", "_serde", "_shapes", "_strict", "_twins", "_watch",
+        "task_ids",
     )  # fmt: skip
 
     def __init__(self, serde: Serde, isolation: Isolation) -> None:
         """Start empty."""
-        self.heads: list[tuple[str, str]] = []
-        """Task id and channel of each write."""
+        self.task_ids: list[str] = []
+        self._channel = ""
         self._serde = serde
         self._isolation = isolation
         self._strict = not _gives_only_known_types(serde)
@@ -326,6 +352,8 @@ class Block:
         self._fields: list[frozenset[str]] = []
         self._foreign: dict[int, tuple[str, bytes]] = {}
         self._twins: list[Write] | None = None if isolation == "copy" else []
+        self._given = False
+        """Whether a reader was given the twins, so that they must be looked at."""
         self._watch: _Watch | None = None
         self._bytes = 0
         self._collects = True
@@ -333,27 +361,29 @@ class Block:
         self._estimate = 0
 
     def __len__(self) -> int:
-        return len(self.heads)
+        return len(self.task_ids)
 
     @property
     def size(self) -> int:
         """Bytes held; the twins' containers are estimated until they are first watched."""
         return self._bytes + self._containers + self._estimate
 
-    def append(self, writes: Sequence[Write]) -> None:
-        """Freeze decoded writes, which at most their first reader holds, and keep them as twins.
+    def append(self, writes: Sequence[Write], *, given: bool = False) -> None:
+        """Freeze decoded writes and keep them as twins; `given` if a reader has them already.
 
         Raises:
             Unkeepable: a value can be neither packed nor serialised; nothing was appended.
 
         """
-        start = len(self.heads)
+        start = len(self.task_ids)
         if self._isolation == "shared":
             packed = (_try_pack(_split(write[2])[1]) for write in writes)
             self._grow(sum(map(len, packed)), writes)
         else:
             self._freeze(start, writes)
-        self.heads += [(write[0], write[1]) for write in writes]
+        for task_id, channel, _ in writes:
+            self.task_ids.append(task_id)
+            self._channel = channel
         if self._twins is not None:
             if self._foreign:  # decoded anew at each read: nothing to keep of them
                 writes = [
@@ -361,22 +391,28 @@ class Block:
                     for i, write in enumerate(writes)
                 ]
             self._twins += writes
+            self._given = self._given or given
 
     def _freeze(self, start: int, writes: Sequence[Write]) -> None:
-        split = [_split(write[2]) for write in writes]
-        tree = [part for _, part, _ in split]
+        shapes: list[Shape] = []
+        tree: list[Any] = []
+        fields: list[Sequence[frozenset[str]]] = []
+        for write in writes:
+            shape, part, given = _split(write[2])
+            shapes.append(shape)
+            tree.append(part)
+            fields.append(given)
         foreign: dict[int, tuple[str, bytes]] = {}
         frozen = b"" if self._strict else _try_pack(tree)
         if not frozen or bytearray in map(type, tree):
             for index, part in enumerate(tree):
                 if not _keeps_types(part, strict=self._strict):
                     foreign[start + index] = _serialised(self._serde, writes[index][2])
-                    split[index] = (None, None, _NO_FIELDS)
-                    tree[index] = None
+                    shapes[index] = tree[index] = None
+                    fields[index] = _NO_FIELDS
             frozen = _pack(tree)
-        for shape, _, fields in split:
-            self._shapes.append(shape)
-            self._fields += fields
+        self._shapes += shapes
+        self._fields += chain.from_iterable(fields)
         self._frozen += frozen[len(_header(len(tree))) :]
         self._foreign.update(foreign)
         self._bytes += sum(len(data) for _, data in foreign.values())
@@ -396,17 +432,19 @@ class Block:
         """The writes, as objects the caller may keep and change; the list is the block's own."""
         if self._twins is None:
             twins = self._thaw()
-        elif self._isolation == "shared" or self._reusable(self._twins):
+        elif self._isolation == "shared" or not self._given or self._reusable(self._twins):
             twins = self._twins
         else:
             twins = self._twins = self._thaw()
             self._watch = None
+        self._given = True
         return self._with_foreign(list(twins)) if self._foreign else twins
 
     def _with_foreign(self, writes: list[Write]) -> list[Write]:
         """Put the values in that are decoded anew at each read."""
         for index, data in self._foreign.items():
-            writes[index] = (*self.heads[index], self._serde.loads_typed(data))
+            value = self._serde.loads_typed(data)
+            writes[index] = (self.task_ids[index], self._channel, value)
         return writes
 
     def copies(self) -> list[Write]:
@@ -416,11 +454,12 @@ class Block:
         return self._with_foreign(self._thaw())
 
     def _reusable(self, twins: list[Write]) -> bool:
-        if not _REUSE:
+        """Whether the twins may be given again; few of them are sooner made than looked at."""
+        if not _REUSE or len(twins) + len(self._fields) < _FEW:
             return False
         watch = self._watch
         if watch is None:
-            if twins and not self._free(lambda: _looks_held(twins[-1])):
+            if not self._free(lambda: _looks_held(twins[0]) or _looks_held(twins[-1])):
                 return False
             watch, self._containers = _Watch(), 0
         if len(watch) < len(twins):
@@ -449,31 +488,47 @@ class Block:
         return self._collects
 
     def _thaw(self) -> list[Write]:
+        """Fresh objects, made from the frozen form."""
         fields = iter(self._fields)
+        channel = self._channel
         out: list[Write] = []
-        packed = _header(len(self.heads)) + self._frozen
-        for head, shape, part in zip(
-            self.heads, self._shapes, ormsgpack.unpackb(packed), strict=True
-        ):
+        values = ormsgpack.unpackb(_header(len(self.task_ids)) + self._frozen)
+        for task_id, shape, part in zip(self.task_ids, self._shapes, values, strict=True):
             if shape is None:
                 value = part
+            elif type(shape) is _Only:
+                value = [_message(shape.kind, next(fields), part)]
             elif type(shape) is tuple:
                 value = [
-                    item if kind is None else _message(kind, next(fields), item)
+                    _message(kind, next(fields), item) if kind else item
                     for kind, item in zip(shape, part, strict=True)
                 ]
             else:
-                value = _message(cast("type[BaseMessage]", shape), next(fields), part)
-            out.append((*head, value))
+                value = _message(shape, next(fields), part)
+            out.append((task_id, channel, value))
         return out
 
 
+_WEIGHTS: dict[type, float] = {}
+_WEIGHED: dict[type, int] = {}
+
+
 def _weight_of_all(writes: Sequence[Write]) -> int:
-    """Bytes of the writes' containers, from those of a few."""
-    count = len(writes)
-    samples = min(_SAMPLES, -(-count // (2 * _SAMPLES)))
-    sampled = [writes[int(count * (i * _GOLDEN % 1))] for i in range(samples)]
-    return sum(map(_weight, sampled)) * count // samples if samples else 0
+    """Bytes of the writes' containers, most of them by those of others of their kind."""
+    total = 0.0
+    for _, _, value in writes:
+        kind = type(value[0]) if type(value) is list and len(value) == 1 else type(value)
+        if kind in _ATOMS or not _is_message_class(kind):
+            total += _weight(value)
+            continue
+        seen = _WEIGHED.get(kind, 0)
+        _WEIGHED[kind] = seen + 1
+        mean = _WEIGHTS.get(kind)
+        if mean is None or seen < _SAMPLED or not seen % _SAMPLED:
+            weight = _weight(value)
+            mean = _WEIGHTS[kind] = weight if mean is None else mean + (weight - mean) / 4
+        total += mean
+    return int(total)
 
 
 def _weight(value: Any) -> int:

@@ -27,11 +27,12 @@ class Seed:
 
     __slots__ = ("_block", "_snapshot")
 
-    def __init__(self, value: Any, serde: Serde, isolation: Isolation) -> None:
+    def __init__(self, value: Any, serde: Serde, isolation: Isolation, *, given: bool) -> None:
+        """Keep a freshly decoded value; `given` if its first reader gets this object."""
         self._snapshot = isinstance(value, _DeltaSnapshot)
         inner = value.value if self._snapshot else value
         self._block = Block(serde, isolation)
-        self._block.append([("", "", inner)])
+        self._block.append([("", "", inner)], given=given)
 
     @property
     def kind(self) -> str:
@@ -69,31 +70,32 @@ class Segment:
         self._waiting.extend(writes)
         self.length += len(writes)
 
-    def adopt(self, writes: Sequence[Write]) -> None:
-        """Take over freshly decoded writes, whose objects their first reader will hold."""
-        self._block.append(writes)
+    def adopt(self, writes: Sequence[Write], *, given: bool = True) -> None:
+        """Take over freshly decoded writes; `given` if their first reader gets these objects."""
+        self._block.append(writes, given=given)
         self.length = len(self._block)
 
     def take(self, length: int) -> list[Write]:
         """The first `length` writes, isolated."""
-        self._decode()
+        self.decode()
         return self._block.take()[:length] if length else []
 
     def task_ids(self, start: int, stop: int) -> tuple[str, ...]:
         """Task ids of the writes in [start, stop)."""
-        self._decode()
-        return tuple(task_id for task_id, _ in self._block.heads[start:stop])
+        self.decode()
+        return tuple(self._block.task_ids[start:stop])
 
     def fork(self, length: int) -> Segment:
         """A new segment with the same seed and the first `length` writes."""
         new = Segment(self._serde, self._isolation, self.seed)
         new.ends = {cid: end for cid, end in self.ends.items() if end <= length}
         if length:
-            self._decode()
-            new.adopt(self._block.copies()[:length])
+            self.decode()
+            new.adopt(self._block.copies()[:length], given=False)
         return new
 
-    def _decode(self) -> None:
+    def decode(self) -> None:
+        """Decode the rows that wait for their first reader."""
         if self._waiting:
             self._block.append(
                 [
@@ -144,9 +146,10 @@ class View:
         """A new segment of this view, without a seed."""
         return Segment(self.serde, self.isolation)
 
-    def seeded(self, value: Any) -> Segment:
-        """A new segment that starts from the stored `value`."""
-        return Segment(self.serde, self.isolation, Seed(value, self.serde, self.isolation))
+    def seeded(self, value: Any, *, given: bool = True) -> Segment:
+        """A new segment that starts from the stored `value`; see `Seed`."""
+        seed = Seed(value, self.serde, self.isolation, given=given)
+        return Segment(self.serde, self.isolation, seed)
 
     def seed(self, channel: str, key: Any) -> Seed | None:
         """The channel's newest seed, if it is the value stored under `key`."""
@@ -156,7 +159,7 @@ class View:
     def keep_seed(self, channel: str, key: Any, packed: Packed) -> Seed:
         """Decode the value stored under `key`; it serves every segment that starts there."""
         value = self.serde.loads_typed((packed.kind, packed.data))
-        seed = Seed(value, self.serde, self.isolation)
+        seed = Seed(value, self.serde, self.isolation, given=False)
         self._seeds[channel] = (key, seed)
         return seed
 
