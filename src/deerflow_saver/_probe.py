@@ -152,11 +152,17 @@ def _orders_by_path(module: str) -> bool:
 
 # -- is any parent row missing? ---------------------------------------------------------------
 
-_DANGLING = (
-    # EXCEPT, because a planner without statistics joins a NOT EXISTS in quadratic time
-    "SELECT parent_checkpoint_id FROM checkpoints WHERE thread_id = {p} AND checkpoint_ns = {p} "
+_DANGLING_SQLITE = (
+    "SELECT 1 FROM checkpoints c WHERE c.thread_id = ? AND c.checkpoint_ns = ? "
+    "AND c.parent_checkpoint_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints p "
+    "WHERE p.thread_id = c.thread_id AND p.checkpoint_ns = c.checkpoint_ns "
+    "AND p.checkpoint_id = c.parent_checkpoint_id) LIMIT 1"
+)
+# EXCEPT, because a planner without statistics joins a NOT EXISTS in quadratic time
+_DANGLING_POSTGRES = (
+    "SELECT parent_checkpoint_id FROM checkpoints WHERE thread_id = %s AND checkpoint_ns = %s "
     "AND parent_checkpoint_id IS NOT NULL EXCEPT "
-    "SELECT checkpoint_id FROM checkpoints WHERE thread_id = {p} AND checkpoint_ns = {p} LIMIT 1"
+    "SELECT checkpoint_id FROM checkpoints WHERE thread_id = %s AND checkpoint_ns = %s LIMIT 1"
 )
 
 
@@ -171,7 +177,7 @@ async def _amemory_rooted(saver: Any, thread_id: str, checkpoint_ns: str) -> boo
 
 def _sqlite_rooted(saver: Any, thread_id: str, checkpoint_ns: str) -> bool:
     with saver.cursor(transaction=False) as cursor:
-        cursor.execute(_DANGLING.format(p="?"), (thread_id, checkpoint_ns) * 2)
+        cursor.execute(_DANGLING_SQLITE, (thread_id, checkpoint_ns))
         return cursor.fetchone() is None
 
 
@@ -179,20 +185,20 @@ async def _asqlite_rooted(saver: Any, thread_id: str, checkpoint_ns: str) -> boo
     await saver.setup()
     async with (
         saver.lock,
-        saver.conn.execute(_DANGLING.format(p="?"), (thread_id, checkpoint_ns) * 2) as cursor,
+        saver.conn.execute(_DANGLING_SQLITE, (thread_id, checkpoint_ns)) as cursor,
     ):
         return await cursor.fetchone() is None
 
 
 def _postgres_rooted(saver: Any, thread_id: str, checkpoint_ns: str) -> bool:
     with saver._cursor() as cursor:  # noqa: SLF001 - takes the saver's lock and pipeline as it does
-        cursor.execute(_DANGLING.format(p="%s"), (thread_id, checkpoint_ns) * 2)
+        cursor.execute(_DANGLING_POSTGRES, (thread_id, checkpoint_ns) * 2)
         return cursor.fetchone() is None
 
 
 async def _apostgres_rooted(saver: Any, thread_id: str, checkpoint_ns: str) -> bool:
     async with saver._cursor() as cursor:  # noqa: SLF001 - as above
-        await cursor.execute(_DANGLING.format(p="%s"), (thread_id, checkpoint_ns) * 2)
+        await cursor.execute(_DANGLING_POSTGRES, (thread_id, checkpoint_ns) * 2)
         return await cursor.fetchone() is None
 
 

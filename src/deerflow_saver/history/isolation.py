@@ -56,9 +56,10 @@ _PASSTHROUGH = (
 )
 _ATOMS = frozenset({str, int, float, bool, type(None), bytes})
 _FEW = 64
-"""Below this many writes and messages, making fresh objects costs less than looking at the old ones."""
+"""Below this many writes and messages, fresh objects cost less than a look at the old ones."""
 _WRITE_BYTES = 220  # the head, list slots and the task id of one write
-_SAMPLED = 16  # of so many writes of a kind, one is weighed until all are measured
+_SAMPLED = 16  # so many writes, at most, are weighed for all until all are measured
+_GOLDEN = 0.6180339887  # its multiples fall evenly between one another, in step with no pattern
 
 
 class Unkeepable(Exception):  # noqa: N818 - a signal, never seen by callers
@@ -509,26 +510,30 @@ class Block:
         return out
 
 
-_WEIGHTS: dict[type, float] = {}
-_WEIGHED: dict[type, int] = {}
+_WEIGHED: dict[type, tuple[int, float]] = {}
+"""Per message class how many were seen, and what one of them weighs."""
 
 
 def _weight_of_all(writes: Sequence[Write]) -> int:
-    """Bytes of the writes' containers, most of them by those of others of their kind."""
-    total = 0.0
-    for _, _, value in writes:
-        kind = type(value[0]) if type(value) is list and len(value) == 1 else type(value)
-        if kind in _ATOMS or not _is_message_class(kind):
-            total += _weight(value)
-            continue
-        seen = _WEIGHED.get(kind, 0)
-        _WEIGHED[kind] = seen + 1
-        mean = _WEIGHTS.get(kind)
-        if mean is None or seen < _SAMPLED or not seen % _SAMPLED:
-            weight = _weight(value)
-            mean = _WEIGHTS[kind] = weight if mean is None else mean + (weight - mean) / 4
-        total += mean
-    return int(total)
+    """Bytes of the writes' containers: of many from a few, of few by others of their kind."""
+    count = len(writes)
+    if count > _SAMPLED:
+        samples = min(_SAMPLED, count // 12)
+        sampled = [writes[int(count * (i * _GOLDEN % 1))][2] for i in range(samples)]
+        return sum(map(_weight, sampled)) * count // samples
+    return sum(_usual_weight(value) for _, _, value in writes)
+
+
+def _usual_weight(value: Any) -> int:
+    kind = type(value[0]) if type(value) is list and len(value) == 1 else type(value)
+    if kind in _ATOMS or not _is_message_class(kind):
+        return _weight(value)
+    seen, mean = _WEIGHED.get(kind, (0, 0.0))
+    if seen < _SAMPLED or not seen % _SAMPLED:
+        weight = _weight(value)
+        mean = mean + (weight - mean) / 4 if seen else weight
+    _WEIGHED[kind] = (seen + 1, mean)
+    return int(mean)
 
 
 def _weight(value: Any) -> int:
