@@ -166,7 +166,9 @@ class _Run:
         room = _TURNS_A_ROUND * self._per_thread
         for arm, make in ARMS.items():
             name = f"{self._cell}/{number}/{arm}"
-            self._threads[arm] = grow(make(self._raw), name, self._cell.start, depth, room)
+            saver = make(self._raw)
+            grow(saver, f"{name}/before", "root", WRITES_PER_TURN, 1)  # a process is not new
+            self._threads[arm] = grow(saver, name, self._cell.start, depth, room)
 
     def _clock(self, metric: str, arm: str, call: Callable[[], Any]) -> Any:
         began = time.perf_counter()
