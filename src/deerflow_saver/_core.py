@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from deerflow_saver._arguments import configurable
 from deerflow_saver._probe import Traits, traits_of
@@ -24,6 +25,32 @@ logger = logging.getLogger("deerflow_saver")
 _MAX_CHANNELS = 256
 
 
+class _Knowledge:
+    """Which channels are delta, for every wrapper that keeps its chains in one place."""
+
+    def __init__(self) -> None:
+        self.since: Mapping[str, int] = {}
+        """Replaced, never changed."""
+        self._lock = threading.Lock()
+
+    def track(self, channels: Collection[str]) -> None:
+        """Take note of delta channels."""
+        if self.since.keys() >= set(channels):
+            return
+        with self._lock:
+            new = [channel for channel in channels if channel not in self.since]
+            if len(self.since) + len(new) <= _MAX_CHANNELS:
+                self.since = {**self.since, **dict.fromkeys(new, now())}
+
+
+_known: WeakKeyDictionary[Any, dict[str, _Knowledge]] = WeakKeyDictionary()
+
+
+def _knowledge_of(cache: HistoryCache, prefix: str) -> _Knowledge:
+    """The knowledge of all wrappers with this cache and prefix: they share chains as well."""
+    return _known.setdefault(cache, {}).setdefault(prefix, _Knowledge())
+
+
 class Shared:
     """What a wrapper shares with its clones: the cache, the counters, the misses under way."""
 
@@ -36,9 +63,7 @@ class Shared:
         self.isolation = isolation
         self.on_event = on_event
         self.flights = Flights()
-        self.since: Mapping[str, int] = {}
-        """Names that proved to be delta channels, and when; recorded in all threads since then.
-        Replaced, never changed."""
+        self._knowledge = _knowledge_of(cache, prefix)
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
 
@@ -59,14 +84,14 @@ class Shared:
             "the history cache failed; the wrapped saver answers"
         )
 
+    @property
+    def since(self) -> Mapping[str, int]:
+        """Names that proved to be delta channels, and since when all threads record them."""
+        return self._knowledge.since
+
     def track(self, channels: Collection[str]) -> None:
         """Take note of delta channels."""
-        if self.since.keys() >= set(channels):
-            return
-        with self._lock:
-            new = [channel for channel in channels if channel not in self.since]
-            if len(self.since) + len(new) <= _MAX_CHANNELS:
-                self.since = {**self.since, **dict.fromkeys(new, now())}
+        self._knowledge.track(channels)
 
     def forget_thread(self, thread_id: Any) -> None:
         """Drop a thread; savers that turn ids into strings mean the string's thread too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any, cast
@@ -15,6 +16,7 @@ from deerflow_saver._plan import Plan
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.events import HistoryEvent, SeedKind, emit
 from deerflow_saver.history.chain import Chain
+from deerflow_saver.history.facts import ChainBusy
 from deerflow_saver.history.reader import COUNTERS, Reading, Result, depth_of, read
 from deerflow_saver.history.segment import View
 
@@ -30,7 +32,7 @@ def read_row(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
         key = core.key(config)
         if key is not None and core.shared.since and core.shared.cache.enabled:
             chain = core.chain(key)
-            with chain.lock:
+            with contextlib.suppress(ChainBusy), chain.lock:
                 serial = chain.serial
                 had_child = chain.has_child(configurable(config).get("checkpoint_id") or "")
     row = yield "inner", (name, args, kwargs)
@@ -71,7 +73,7 @@ def _learn(
         core.shared.track(counters)
         if chain is None:
             return
-        with chain.lock:
+        with contextlib.suppress(ChainBusy), chain.lock:
             if not chain.closed and chain.serial == serial:
                 chain.track(counters)
                 _see(chain, row, had_child=had_child)
@@ -85,6 +87,7 @@ def _see(chain: Chain, row: Any, *, had_child: bool) -> None:
         configurable(row.parent_config).get("checkpoint_id"),
         row.checkpoint.get("channel_values") or (),
         row.pending_writes or (),
+        versions=row.checkpoint.get("channel_versions") or {},
         step=step_of(row.metadata),
         depth=depth_of(row.metadata),
         had_child=had_child,
@@ -133,7 +136,7 @@ def _chain(core: Core, key: ChainKey, row: Any) -> Chain:
     """
     chain = core.chain(key)
     if row is not None:
-        with chain.lock:
+        with contextlib.suppress(ChainBusy), chain.lock:
             if not chain.closed:
                 _see(chain, row, had_child=False)
     return chain
@@ -152,7 +155,8 @@ def _may_answer(core: Core, *, sync: bool) -> bool:
 def _reading(
     core: Core, face: str, key: ChainKey, config: Any, cid: str, channels: tuple[str, ...]
 ) -> Reading:
-    token, serde = core.decoding()
+    decoding, serde = core.decoding()
+    token = (decoding, core.shared.isolation)
 
     def config_of(checkpoint_id: str) -> Any:
         return {**config, "configurable": {**configurable(config), "checkpoint_id": checkpoint_id}}

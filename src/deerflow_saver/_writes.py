@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from deerflow_saver._plan import Plan
 from deerflow_saver._serde import pack
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.history.chain import Chain
-from deerflow_saver.history.facts import ABSENT, HELD, Packed, Row, Writing
+from deerflow_saver.history.facts import ABSENT, HELD, ChainBusy, Packed, Row, Writing
 from deerflow_saver.history.minting import minted
 from deerflow_saver.history.reader import COUNTERS, depth_of
 
@@ -35,7 +36,7 @@ def announce(core: Core, args: Any, kwargs: Any) -> None:
     core.shared.track(counters)
     found = core.existing(argument("config", 0, args, kwargs))
     if found is not None:
-        with found[1].lock:
+        with contextlib.suppress(ChainBusy), found[1].lock:
             found[1].track(counters)
 
 
@@ -54,7 +55,8 @@ def store_checkpoint(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]
     cid = checkpoint["id"]
     full = _written_in_full(checkpoint) if chains else ()
     for _, chain in chains if not core.storage else ():
-        with chain.lock:  # another saver's branches may share stored values
+        # another saver's branches may share stored values
+        with contextlib.suppress(ChainBusy), chain.lock:
             chain.leave_line(configurable(config).get("checkpoint_id"))
     begun = [(key, chain, _begin_put(chain, cid, counters, full)) for key, chain in chains]
     before = _seeds(core, chains, checkpoint)
@@ -65,7 +67,7 @@ def store_checkpoint(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]
         raise
     seeds = _unchanged(before, _seeds(core, chains, checkpoint))
     for key, chain, clean in begun:
-        with chain.lock:
+        with contextlib.suppress(ChainBusy), chain.lock:
             learnt = clean and _born(core, chain, args, kwargs, seeds, metadata)
             chain.end_put(cid, clean=learnt)
         core.measure(key)
@@ -73,10 +75,13 @@ def store_checkpoint(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]
 
 
 def _begin_put(chain: Chain, checkpoint_id: str, counters: Any, full: Any) -> bool:
-    with chain.lock:
-        chain.untrack(full)
-        chain.track(counters or ())
-        return chain.begin_put(checkpoint_id)
+    try:
+        with chain.lock:
+            chain.untrack(full)
+            chain.track(counters or ())
+            return chain.begin_put(checkpoint_id)
+    except ChainBusy:
+        return False
 
 
 def _born(
@@ -167,7 +172,8 @@ def _begin_rows(core: Core, config: Any, cid: Any, writes: Any) -> Begun:
         return begun
     names = [write[0] for write in writes]
     for key, chain in core.to_write(config):
-        with chain.lock:
+        writing: Writing | None = Writing(None, -1, late=True)
+        with contextlib.suppress(ChainBusy), chain.lock:
             writing = chain.begin_rows(cid, names)
         if writing is not None:
             begun.append((key, chain, writing))
@@ -176,7 +182,7 @@ def _begin_rows(core: Core, config: Any, cid: Any, writes: Any) -> Begun:
 
 def _end_rows(begun: Begun, checkpoint_id: Any, rows: list[Row] | None) -> None:
     for _, chain, writing in begun:
-        with chain.lock:
+        with contextlib.suppress(ChainBusy), chain.lock:
             chain.end_rows(checkpoint_id, writing, rows)
 
 
@@ -200,7 +206,7 @@ def _rows(core: Core, begun: Begun, args: Any, kwargs: Any) -> list[Row] | None:
 
 def _distrust(chains: Chains) -> None:
     for _, chain in chains:
-        with chain.lock:
+        with contextlib.suppress(ChainBusy), chain.lock:
             chain.distrust(_DISTRUST_SECONDS)
 
 

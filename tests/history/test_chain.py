@@ -9,7 +9,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver.history.chain import Chain, Fetched, Need
-from deerflow_saver.history.facts import ABSENT, HELD, Packed, Row
+from deerflow_saver.history.facts import ABSENT, HELD, ChainBusy, Packed, Row
 from deerflow_saver.history.segment import Position, View
 
 SERDE = JsonPlusSerializer()
@@ -71,6 +71,7 @@ class Thread:
             parent,
             ["c"] if stored else [],
             [(task, "c", None) for task in tasks],
+            versions={"c": self.version},
             step=int(cid),
             depth=1,
             had_child=self.chain.has_child(cid),
@@ -211,7 +212,6 @@ def test_writes_on_a_checkpoint_that_is_never_put_are_late_ones_at_the_next_read
 def test_a_checkpoint_of_unknown_age_must_be_read_for_its_own_writes() -> None:
     thread = line(2)
     thread.put("3", "2", fresh=False)
-    thread.write("3", "w3")
     thread.put("4", "3")
     assert thread.answer("4") == [Need("3", known=False)]
     row = Fetched("2", {}, [("x", "c", "there before"), ("t", "c", "w3")])
@@ -238,6 +238,49 @@ def test_writes_recorded_before_everything_was_forgotten_are_not_taken_for_none(
     thread.put("1", None)
     thread.put("2", "1")
     assert thread.answer("2") == [Need("1", known=False)]
+
+
+def test_writes_on_an_unrecorded_checkpoint_forget_nothing() -> None:
+    thread = line(2)
+    thread.put("3", "2", fresh=False)
+    thread.write("3", "w3")
+    thread.chain.settle()
+    assert thread.answer("2") == (None, ["w1"])
+
+
+def test_writes_on_an_unrecorded_checkpoint_that_was_read_meanwhile_are_not_missed() -> None:
+    thread = line(2)
+    thread.put("3", "2", fresh=False)
+    thread.saw("3", "2")
+    thread.write("3", "w3")
+    thread.put("4", "3")
+    assert thread.answer("4") == [Need("2", known=True)]
+    assert thread.answer("4", _2=Fetched("1", {}, [])) == (None, ["w1", "w3"])
+
+
+def test_a_save_that_cannot_have_the_lock_goes_on_and_everything_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("deerflow_saver.history.facts._PATIENCE_SECONDS", 0.01)
+    thread = line(2)
+    with thread.chain.lock, pytest.raises(ChainBusy), thread.chain.lock:
+        pytest.fail("the lock is held")
+    with thread.chain.lock:
+        assert not thread.chain.knows("2")
+
+
+def test_a_row_that_was_read_tells_what_is_stored_under_its_versions() -> None:
+    thread = line(1, by_version=True)
+    thread.chain.clear()
+    thread.saw("4", "3")
+    whole = thread.view.segment()
+    whole.adopt([("a", "c", 1)])
+    thread.chain.remember(thread.view, "4", "c", Position(whole, 1))
+    thread.time += 1
+    thread.put("5", "4", wrote=False)
+    thread.write("5", "w5")
+    thread.put("6", "5")
+    assert thread.answer("6") == (None, [1, "w5"])
 
 
 def test_a_gap_in_recording_leaves_older_checkpoints_unknown() -> None:

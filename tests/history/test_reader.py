@@ -80,7 +80,7 @@ def chain_of(*, known: tuple[str, str | None, int] | None = None, depth: int = 1
     chain = Chain({"c": 0}, ordered=True, seeds_by_version=False)
     if known is not None:
         cid, parent, step = known
-        chain.seen(cid, parent, [], [], step=step, depth=depth, had_child=False)
+        chain.seen(cid, parent, [], [], versions={}, step=step, depth=depth, had_child=False)
     return chain
 
 
@@ -150,7 +150,7 @@ def test_a_few_missing_rows_are_read_where_the_walk_would_be_deep() -> None:
     ask(chain, saver, reading("5"))
     saver.asked.clear()
     saver.rows = {"5": row("5", "4", "w5"), "6": row("6", "5", "w6")}
-    chain.seen("7", "6", [], [], step=507, depth=100, had_child=False)
+    chain.seen("7", "6", [], [], versions={}, step=507, depth=100, had_child=False)
     result = ask(chain, saver, reading("7"))
     assert saver.asked == ["6", "5"]
     assert (result.outcome, result.fetches) == ("composed", 2)
@@ -164,7 +164,7 @@ def test_otherwise_the_saver_walks(depth: int, step: int) -> None:
     chain, saver = chain_of(known=("5", "4", 505)), Saver(history=SEEDED)
     ask(chain, saver, reading("5"))
     saver.asked.clear()
-    chain.seen("7", "6", [], [], step=step, depth=depth, had_child=False)
+    chain.seen("7", "6", [], [], versions={}, step=step, depth=depth, had_child=False)
     assert ask(chain, saver, reading("7")).outcome == "walk"
     assert saver.asked == ["history"]
 
@@ -174,7 +174,7 @@ def test_catching_up_that_does_not_meet_what_is_known_ends_in_a_walk() -> None:
     ask(chain, saver, reading("5"))
     saver.asked.clear()
     saver.rows = {"6": row("6", "fork", "w6")}
-    chain.seen("7", "6", [], [], step=507, depth=100, had_child=False)
+    chain.seen("7", "6", [], [], versions={}, step=507, depth=100, had_child=False)
     assert ask(chain, saver, reading("7")).outcome == "walk"
     assert saver.asked == ["6", "fork", "history"]
 
@@ -199,7 +199,7 @@ def test_where_the_walk_is_the_base_classes_a_missing_row_is_answered_but_not_ke
 def test_a_foreign_history_method_is_never_second_guessed() -> None:
     chain, saver = chain_of(known=("5", "4", 505)), Saver(history=SEEDED)
     ask(chain, saver, reading("5", kind="opaque", provable=False))
-    chain.seen("6", "5", [], [], step=506, depth=100, had_child=False)
+    chain.seen("6", "5", [], [], versions={}, step=506, depth=100, had_child=False)
     assert ask(chain, saver, reading("6", kind="opaque", provable=False)).outcome == "walk"
     assert ask(chain, saver, reading("5", kind="opaque", provable=False)).outcome == "hit"
     assert saver.asked == ["history", "history"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from cachetools import LRUCache
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.history.chain import Chain
+from deerflow_saver.history.facts import ChainBusy
 from deerflow_saver.history.minting import now
 
 __all__ = ["DEFAULT_MAX_BYTES", "MemoryHistoryCache"]
@@ -90,6 +92,16 @@ class MemoryHistoryCache:
 
     def measure(self, key: ChainKey, chain: Chain) -> None:
         """Take note of the chain's size now, and evict what no longer fits."""
+        try:
+            self._measure(chain)
+        except ChainBusy:
+            return
+        with self._lock:
+            if self._chains.get(key) is chain:
+                del self._chains[key]
+                self._chains[key] = chain  # cachetools evicts others until this one fits
+
+    def _measure(self, chain: Chain) -> None:
         share = self._max_bytes // 2
         with chain.lock:
             if chain.closed:
@@ -98,10 +110,6 @@ class MemoryHistoryCache:
             if chain.measured > share:
                 chain.trim(share)
                 chain.measured = chain.size
-        with self._lock:
-            if self._chains.get(key) is chain:
-                del self._chains[key]
-                self._chains[key] = chain  # cachetools evicts others until this one fits
 
     def purge_thread(self, prefix: str, thread_id: str) -> None:
         """Close and drop every chain of a thread."""
@@ -131,7 +139,8 @@ class MemoryHistoryCache:
         return f"MemoryHistoryCache({usage['bytes']:,} of {self._max_bytes:,} bytes)"
 
     def _drop(self, key: ChainKey, chain: Chain) -> None:
-        with chain.lock:
+        chain.closed = True
+        with contextlib.suppress(ChainBusy), chain.lock:
             chain.close()
         with self._lock:
             if self._chains.get(key) is chain:

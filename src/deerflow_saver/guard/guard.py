@@ -255,7 +255,7 @@ class Guard:
         if parent is not None:
             namespace.children.keep(parent, run)
             if run is not None:
-                namespace.known.pop((run, parent), None)
+                namespace.known.discard((run, parent))
         if run is not None:
             namespace.known_to(run, put.child).complete = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
@@ -43,6 +43,22 @@ class _Bounded(OrderedDict[K, V], Generic[K, V]):
             while len(self) > self._limit:
                 self.popitem(last=False)
         return value
+
+    def obtain(self, key: K, make: Callable[[], V]) -> V:
+        """The value of `key`, made if there is none, and marked as just used."""
+        with self._mutex:
+            value = self.get(key)
+            if value is None:
+                value = self[key] = make()
+            self.move_to_end(key)
+            while len(self) > self._limit:
+                self.popitem(last=False)
+        return value
+
+    def discard(self, key: K) -> None:
+        """Drop `key`, if it is there."""
+        with self._mutex:
+            self.pop(key, None)
 
 
 class NamespaceKey(tuple[Any, ...]):
@@ -169,9 +185,7 @@ class Namespace:
 
     def known_to(self, run: Run, checkpoint_id: str) -> Known:
         """What the run knows about a checkpoint's writes."""
-        key = (run, checkpoint_id)
-        found = self.known.get(key)
-        return self.known.keep(key, Known() if found is None else found)
+        return self.known.obtain((run, checkpoint_id), Known)
 
 
 class GuardState:

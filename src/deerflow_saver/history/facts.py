@@ -22,10 +22,12 @@ from typing import Any, NamedTuple
 from deerflow_saver.history.isolation import Write
 from deerflow_saver.history.minting import now
 
-__all__ = ["ABSENT", "HELD", "ROW_BYTES", "Facts", "Node", "Packed", "Row", "Writing"]
+__all__ = ["ABSENT", "HELD", "ROW_BYTES", "ChainBusy", "Facts", "Node", "Packed", "Row", "Writing"]
 
 NODE_BYTES = 800
 ROW_BYTES = 330
+_UNRECORDED = 64
+_PATIENCE_SECONDS = 1.0
 
 ABSENT = "absent"
 """The checkpoint stores no value for the channel."""
@@ -82,8 +84,42 @@ class Writing(NamedTuple):
     """A `put_writes` under way."""
 
     node: Node | None
-    """Where to record the rows; None if the write came too late to be recorded."""
+    """Where to record the rows; None if they are not recorded."""
     generation: int
+    late: bool = False
+    """Whether the write came too late, so that everything is forgotten."""
+
+
+class ChainBusy(Exception):  # noqa: N818 - a signal inside this package
+    """The chain's lock was not to be had; what passes meanwhile counts as unseen."""
+
+
+class _Lock:
+    """A lock that nobody waits for without end, and that forgets what was missed.
+
+    Whoever holds it may be interrupted by the garbage collector, which may close a run that
+    was left half-way, which waits for its saves, which want this lock: so a save that waited
+    in vain goes on without it, and the next holder forgets everything first.
+    """
+
+    __slots__ = ("_facts", "_lock")
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        # One waits; once somebody waited in vain, nobody else does
+        patience = _PATIENCE_SECONDS if not self._facts.doubted else 0.0
+        if not self._lock.acquire(timeout=patience):
+            self._facts.doubted = True
+            raise ChainBusy
+        if self._facts.doubted:
+            self._facts.doubted = False
+            self._facts.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class Facts:
@@ -110,7 +146,9 @@ class Facts:
             clock: gives a timestamp that is exceeded by every id made from now on.
 
         """
-        self.lock = threading.Lock()
+        self.lock = _Lock(self)
+        self.doubted = False
+        """Whether a call passed that could not be taken note of."""
         self._clock = clock
         self._since: Mapping[str, int] = dict(since)
         """Recorded channels, and the moment since when; replaced, never changed."""
@@ -133,6 +171,8 @@ class Facts:
         """Per channel the newest stored value and its key, until a view takes it over."""
         self._putting: set[str] = set()
         self._pending: dict[str, Node] = {}
+        self._unrecorded: dict[str, None] = {}
+        """Checkpoints put here of which nothing else is known; the last few."""
         self._newest = ""
         self._roots: set[str] = set()
         self._row_bytes = 0
@@ -144,7 +184,8 @@ class Facts:
         self.generation += 1
         self.serial += 1
         for table in (
-            self._nodes, self._children, self._latest, self._seeds, self._pending, self._roots,
+            self._nodes, self._children, self._latest, self._seeds, self._pending,
+            self._unrecorded, self._roots,
         ):  # fmt: skip
             table.clear()
         self._newest = ""
@@ -244,6 +285,9 @@ class Facts:
         if any(since >= (minted or 0) for since in tracked.values()):
             tracked = {c: since for c, since in tracked.items() if since < (minted or 0)}
         if not tracked:
+            self._unrecorded[checkpoint_id] = None
+            if len(self._unrecorded) > _UNRECORDED:
+                del self._unrecorded[next(iter(self._unrecorded))]
             if parent is not None:
                 self._child(parent, checkpoint_id, ours=False)
             return
@@ -296,6 +340,8 @@ class Facts:
         node = self._nodes.get(checkpoint_id)
         if checkpoint_id in self._children or (node and checkpoint_id != self._newest):
             self.clear()
+            return Writing(None, self.generation, late=True)
+        if node is None and checkpoint_id in self._unrecorded:
             return Writing(None, self.generation)
         if node is None:
             # Either its own put is still under way, or it is an old checkpoint unknown
@@ -313,11 +359,15 @@ class Facts:
         node = writing.node
         if node is not None:
             node.busy -= 1
-        if node is None or checkpoint_id in self._children:
+        if writing.late or checkpoint_id in self._children:
             self.clear()
             return
         if writing.generation != self.generation:
             return
+        if node is None:
+            node, rows = self._nodes.get(checkpoint_id), None
+            if node is None:
+                return
         node.read = None
         if rows is None or node.rows is None:
             node.rows = None
@@ -336,14 +386,15 @@ class Facts:
         stored: Iterable[str],
         own: Iterable[Write],
         *,
+        versions: Mapping[str, Any],
         step: int | None,
         depth: int | None,
         had_child: bool,
     ) -> None:
         """A row read for somebody else: links, which channels it stores, whose writes it owns.
 
-        Values are not kept, they belong to the reader. `had_child` says whether a child
-        was known before the row was read.
+        Values are not kept, they belong to the reader. `versions` are the channels';
+        `had_child` says whether a child was known before the row was read.
         """
         if checkpoint_id in self._putting or checkpoint_id in self._pending:
             return
@@ -353,15 +404,8 @@ class Facts:
             if channel in self._since:
                 by_channel.setdefault(channel, []).append(task_id)
         if node is None:
-            node = self._nodes[checkpoint_id] = Node(self._since)
-            node.parent, node.step, node.depth = parent, step, depth
-            present = set(stored)
-            node.stored = {c: HELD if c in present else ABSENT for c in self._since}
-            self._newest = max(self._newest, checkpoint_id)
-            if parent is None:
-                self._roots.add(checkpoint_id)
-            else:
-                self._child(parent, checkpoint_id, ours=False)
+            node = self._met(checkpoint_id, parent, stored, versions)
+            node.step, node.depth = step, depth
         elif node.parent != parent:
             self.clear()
             return
@@ -372,6 +416,29 @@ class Facts:
             node.tracked = self._since
         node.final = had_child and node.rows is not None
         node.read = {c: tuple(ids) for c, ids in by_channel.items()} if had_child else None
+
+    def _met(
+        self,
+        checkpoint_id: str,
+        parent: str | None,
+        stored: Iterable[str],
+        versions: Mapping[str, Any],
+    ) -> Node:
+        """A node for a checkpoint that was first met in a read."""
+        node = self._nodes[checkpoint_id] = Node(self._since)
+        node.parent = parent
+        present = set(stored)
+        node.stored = {c: HELD if c in present else ABSENT for c in self._since}
+        if checkpoint_id >= self._newest and self._by_version:
+            for channel, how in node.stored.items():
+                if channel in versions:
+                    self._latest[channel] = (versions[channel], how)
+        self._newest = max(self._newest, checkpoint_id)
+        if parent is None:
+            self._roots.add(checkpoint_id)
+        else:
+            self._child(parent, checkpoint_id, ours=False)
+        return node
 
     def has_child(self, checkpoint_id: str) -> bool:
         """Whether a child of the checkpoint is known."""

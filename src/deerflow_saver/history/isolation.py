@@ -131,7 +131,7 @@ def _plain_message(value: Any, kind: type) -> bool:
     return (
         kind not in _ATOMS
         and _is_message_class(kind)
-        and not value.__pydantic_extra__
+        and value.__pydantic_extra__ == {}
         and getattr(value, "__pydantic_private__", None) is None
     )
 

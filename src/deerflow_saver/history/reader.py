@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from deerflow_saver._plan import Plan
 from deerflow_saver.history.chain import Chain, Fetched, Need
+from deerflow_saver.history.facts import ChainBusy
 from deerflow_saver.history.isolation import Unkeepable
 from deerflow_saver.history.segment import Position, View
 
@@ -125,21 +126,29 @@ def read(chain_of: Callable[[], Chain], reading: Reading, flights: Flights) -> P
     waited = False
     while True:
         chain = chain_of()
-        with chain.lock:
-            if not chain.trusted:
-                break
-            chain.settle()
-            chain.ask(reading.channels)
-            answer = _answer(chain, reading, {})
-            lessons = chain.lessons
+        try:
+            with chain.lock:
+                if not chain.trusted:
+                    break
+                chain.settle()
+                chain.ask(reading.channels)
+                answer = _answer(chain, reading, {})
+                lessons = chain.lessons
+        except ChainBusy:
+            break
         if isinstance(answer, dict):
             return Result(answer, "hit", 0)
         if waited:
-            return (yield from _miss(chain, reading, answer, lessons))
+            try:
+                return (yield from _miss(chain, reading, answer, lessons))
+            except ChainBusy:
+                break
         flight, pilot = flights.board(reading.flight_key)
         if pilot:
             try:
                 return (yield from _miss(chain, reading, answer, lessons))
+            except ChainBusy:
+                break
             finally:
                 flights.land(reading.flight_key, flight)
         yield "wait", flight
