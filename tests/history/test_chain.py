@@ -447,3 +447,12 @@ def test_channels_written_in_full_are_not_recorded_unless_they_are_read() -> Non
     chain.ask(["a"])
     chain.untrack(["a", "b"])
     assert set(chain.channels) == {"a"}
+
+
+def test_garbage_is_collected_only_while_that_helps() -> None:
+    chain = line().chain
+    seen = []
+    for held in (False, True, False, True, True, True, False, True):
+        chain.noticed(held=held)
+        seen.append(chain.collects)
+    assert seen == [False, True, True, False, False, False, False, True]

@@ -239,3 +239,16 @@ def test_a_chain_in_doubt_is_passed_by() -> None:
 )
 def test_depth_is_read_from_langgraphs_counters(counters: Any, depth: int | None) -> None:
     assert depth_of({"counters_since_delta_snapshot": counters}) == depth
+
+
+def test_objects_that_a_finished_run_left_in_a_cycle_are_given_again() -> None:
+    many = {"writes": [(f"t{i}", "c", [f"w{i}"]) for i in range(80)], "seed": _DeltaSnapshot([])}
+    chain, saver = chain_of(known=("5", "4", 505)), Saver(history=many)
+    given = []
+    for _ in range(5):
+        cycle: list[Any] = [ask(chain, saver, reading("5"))]
+        cycle.append(cycle)
+        given.append(id(cycle[0].history["c"]["writes"][0][2]))
+        del cycle
+    assert given[-1] == given[-2] == given[-3]
+    assert saver.asked == ["history"]

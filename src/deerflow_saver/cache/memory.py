@@ -74,16 +74,21 @@ class MemoryHistoryCache:
 
     def chain(self, key: ChainKey, make: Callable[[], Chain]) -> Chain:
         """The chain of `key`, made by `make` if there is none, marked as just used."""
-        with self._lock:
-            chain = self._chains.get(key)
-            if chain is None:
-                chain = make()
-                chain.measured = chain.size
-                if chain.measured > self._max_bytes:
-                    return chain  # serves this call and is forgotten
-                self._chains[key] = chain
-                self._threads.setdefault((key.prefix, key.thread_id), {})[key] = chain
-            return chain
+        while True:
+            with self._lock:
+                chain = self._chains.get(key)
+                dropped = self._dropped
+            if chain is not None:
+                return chain
+            chain = make()  # outside the lock: making may run the garbage collector
+            chain.measured = chain.size
+            if chain.measured > self._max_bytes:
+                return chain  # serves this call and is forgotten
+            with self._lock:
+                if key not in self._chains and self._dropped == dropped:
+                    self._chains[key] = chain
+                    self._threads.setdefault((key.prefix, key.thread_id), {})[key] = chain
+                    return chain
 
     def chains(self, prefix: str, thread_id: str) -> list[tuple[ChainKey, Chain]]:
         """All chains of a thread at this moment."""

@@ -45,11 +45,17 @@ class _Bounded(OrderedDict[K, V], Generic[K, V]):
         return value
 
     def obtain(self, key: K, make: Callable[[], V]) -> V:
-        """The value of `key`, made if there is none, and marked as just used."""
+        """The value of `key`, made if there is none, and marked as just used.
+
+        It is made outside the lock: making may run the garbage collector, which may close a
+        run that waits for saves, which want the lock.
+        """
+        value = self.get(key)
+        made = make() if value is None else value
         with self._mutex:
             value = self.get(key)
             if value is None:
-                value = self[key] = make()
+                value = self[key] = made
             self.move_to_end(key)
             while len(self) > self._limit:
                 self.popitem(last=False)
@@ -206,15 +212,12 @@ class GuardState:
 
     def namespace(self, place: NamespaceKey) -> Namespace:
         """What is remembered of a namespace."""
-        with self.mutex:
-            found = self._namespaces.get(place)
-            return self._namespaces.keep(place, Namespace() if found is None else found)
+        return self._namespaces.obtain(place, Namespace)
 
     def forget_thread(self, thread_id: str) -> None:
         """The thread's rows were deleted or rewritten."""
-        with self.mutex:
-            for place in [place for place in self._namespaces if place[0] == thread_id]:
-                del self._namespaces[place]
+        for place in [place for place in list(self._namespaces) if place[0] == thread_id]:
+            self._namespaces.discard(place)
 
     def forget_all(self) -> None:
         """Rows of any thread were deleted."""

@@ -49,8 +49,25 @@ class Chain(Facts):
         """Start empty; the arguments are those of `Facts`."""
         super().__init__(since, **options)
         self._views: dict[Any, View] = {}
+        self.collects = False
+        """Whether garbage is worth collecting before the next read; see `noticed`."""
+        self._collected_in_vain = False
         self.lessons = 0
         """Grows with every history that is kept."""
+
+    def noticed(self, *, held: bool) -> None:
+        """The objects to be given again were held, or were not.
+
+        A finished run leaves its state in a reference cycle, so the next reader collects the
+        youngest generation first, before it takes the lock. Where that did not help, it is
+        not tried again until the objects were free without it.
+        """
+        if not held:
+            self._collected_in_vain = False
+        elif self.collects:
+            self.collects, self._collected_in_vain = False, True
+        else:
+            self.collects = not self._collected_in_vain
 
     def clear(self) -> None:
         """Forget everything, the histories too."""

@@ -13,7 +13,6 @@ serialisation and decoded at each read, as the saver would.
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -336,8 +335,8 @@ class Block:
     """
 
     __slots__ = (
-        "_bytes", "_channel", "_collects", "_containers", "_estimate", "_fields", "_foreign",
-        "_frozen", "_given", "_isolation", "_serde", "_shapes", "_strict", "_twins", "_watch",
+        "_bytes", "_channel", "_containers", "_estimate", "_fields", "_foreign", "_frozen",
+        "_given", "_isolation", "_serde", "_shapes", "_strict", "_twins", "_watch", "held",
         "task_ids",
     )  # fmt: skip
 
@@ -353,11 +352,12 @@ class Block:
         self._fields: list[frozenset[str]] = []
         self._foreign: dict[int, tuple[str, bytes]] = {}
         self._twins: list[Write] | None = None if isolation == "copy" else []
+        self.held = False
+        """Whether somebody, or garbage, held the twins when they were last looked at."""
         self._given = False
         """Whether a reader was given the twins, so that they must be looked at."""
         self._watch: _Watch | None = None
         self._bytes = 0
-        self._collects = True
         self._containers = 0
         self._estimate = 0
 
@@ -460,7 +460,8 @@ class Block:
             return False
         watch = self._watch
         if watch is None:
-            if not self._free(lambda: _looks_held(twins[0]) or _looks_held(twins[-1])):
+            self.held = _looks_held(twins[0]) or _looks_held(twins[-1])
+            if self.held:
                 return False
             watch, self._containers = _Watch(), 0
         if len(watch) < len(twins):
@@ -469,24 +470,8 @@ class Block:
             except Unkeepable:
                 return False
             self._watch, self._estimate = watch, 0
-        return self._free(lambda: not watch.unheld()) and watch.unchanged(
-            self._frozen, self._fields
-        )
-
-    def _free(self, held: Callable[[], bool]) -> bool:
-        """Whether nothing, or only garbage, holds the twins: runs leave their state in a cycle.
-
-        The youngest generation is collected, in about a tenth of a millisecond. Where that did
-        not help, it is not tried again until the twins were free without it.
-        """
-        if not held():
-            self._collects = True
-        elif self._collects and gc.isenabled():
-            gc.collect(0)
-            self._collects = not held()
-        else:
-            return False
-        return self._collects
+        self.held = not watch.unheld()
+        return not self.held and watch.unchanged(self._frozen, self._fields)
 
     def _thaw(self) -> list[Write]:
         """Fresh objects, made from the frozen form."""

@@ -15,6 +15,7 @@ request        argument                            answer
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -126,6 +127,8 @@ def read(chain_of: Callable[[], Chain], reading: Reading, flights: Flights) -> P
     waited = False
     while True:
         chain = chain_of()
+        if chain.collects and gc.isenabled():
+            gc.collect(0)
         try:
             with chain.lock:
                 if not chain.trusted:
@@ -187,12 +190,15 @@ def _compose(
 def _take(chain: Chain, reading: Reading, positions: Mapping[str, Position]) -> History:
     view = chain.view(reading.token, reading.make_view)
     out: History = {}
+    held = False
     for channel, (segment, length) in positions.items():
         entry: dict[str, Any] = {"writes": segment.take(length)}
         if segment.seed is not None:
             entry["seed"] = segment.seed.take()
         view.use(segment)
+        held = held or segment.held
         out[channel] = entry
+    chain.noticed(held=held)
     return out
 
 

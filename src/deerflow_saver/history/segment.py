@@ -80,6 +80,11 @@ class Segment:
         self.decode()
         return self._block.take()[:length] if length else []
 
+    @property
+    def held(self) -> bool:
+        """Whether somebody, or garbage, held the objects when they were last looked at."""
+        return self._block.held
+
     def task_ids(self, start: int, stop: int) -> tuple[str, ...]:
         """Task ids of the writes in [start, stop)."""
         self.decode()
