@@ -43,7 +43,7 @@ def test_reading_goes_on_while_the_saves_of_an_abandoned_run_are_waited_for(guar
         run = graph.stream({"log": [AIMessage("in")]}, config)
         try:
             for _ in run:
-                raise ConnectionError
+                raise ConnectionError  # noqa: TRY301 - the consumer fails while it iterates
         except ConnectionError as error:
             failure = error
         assert failure is not None
