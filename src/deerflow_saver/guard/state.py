@@ -101,8 +101,9 @@ class Known:
 
     def add_all(self, rows: Iterable[tuple[str, str]]) -> None:
         """Count what was there."""
+        counted = Counter(rows)  # outside the lock, as in `_Bounded.obtain`
         with self._mutex:
-            self.rows |= Counter(rows)
+            self.rows |= counted
             self.complete = True
 
     def add(self, rows: Iterable[tuple[str, str]]) -> None:
