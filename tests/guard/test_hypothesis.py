@@ -166,7 +166,12 @@ class Conversation:
             await env.invoke(graph, Command(update=say(text), goto=goto), config)
         elif act == "put":
             found = await row(env, config)
-            await put_copy(env, found, found.config, title=text)
+            # A copy of the head leaves its pending writes unapplied, and what follows reads them
+            # all the same, on raw savers too: only LangGraph's own runs know to apply them first
+            at_head = found.checkpoint["id"] == self.ids()[0]
+            unapplied = any(channel in DELTA for _, channel, _ in found.pending_writes or ())
+            if not (at_head and unapplied):
+                await put_copy(env, found, found.config, title=text)
         elif act == "put_writes":
             found = await row(env, config)
             await env.call(env.saver, "put_writes", found.config, [("x", self._count)], text)
