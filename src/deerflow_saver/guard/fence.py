@@ -20,7 +20,7 @@ from deerflow_saver.guard.rule import Place
 __all__ = [
     "NOTHING", "Call", "Fence", "FenceKind", "Head", "Look", "MemoryFence", "Plain",
     "ProcessFence", "Row",
-    "Seen", "Session", "place_of", "run",
+    "Seen", "Session", "place_of", "run", "selected_head",
 ]  # fmt: skip
 
 FenceKind = Literal["process", "transaction"]
@@ -157,6 +157,18 @@ def place_of(checkpoint_id: str | None, head: str) -> Place:
     if checkpoint_id == head:
         return "head"
     return "newer" if checkpoint_id is not None and checkpoint_id > head else "older"
+
+
+def selected_head(look: Look, newest: str, parent: str | None, metadata: Any, newer: Any) -> Head:
+    """The head a database selected; `newer` is what it says of the parent and of the child.
+
+    The database's collation decides what is newer, not the order of strings here.
+    """
+    places: list[Place] = [
+        "head" if checkpoint_id == newest else "newer" if is_newer else "older"
+        for checkpoint_id, is_newer in zip((look.parent, look.child), newer, strict=True)
+    ]
+    return Head(newest, parent, signal_of(metadata), *places)
 
 
 class ProcessFence:

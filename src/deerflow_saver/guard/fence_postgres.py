@@ -31,16 +31,14 @@ from deerflow_saver.guard.fence import (
     Call,
     Fence,
     FenceKind,
-    Head,
     Look,
     ProcessFence,
     Row,
     Seen,
     Session,
     run,
+    selected_head,
 )
-from deerflow_saver.guard.policy import signal_of
-from deerflow_saver.guard.rule import Place
 
 __all__ = ["AsyncPostgresFence", "PostgresFence", "postgres_fence"]
 
@@ -110,26 +108,14 @@ def _query(look: Look) -> tuple[str, dict[str, Any]]:
 def _seen(look: Look, found: Any) -> Seen:
     if not found:
         return Seen()
-    newest, parent, metadata, parent_newer, child_newer = found[0][:5]
-    head = Head(
-        newest,
-        parent,
-        signal_of(metadata),
-        _place(look.parent, newest, newer=parent_newer),
-        _place(look.child, newest, newer=child_newer),
-    )
+    newest, parent, metadata, *newer = found[0][:5]
+    head = selected_head(look, newest, parent, metadata, newer)
     own = [
         Row(task_id, idx, channel, (kind, blob) if kind is not None else None)
         for *_, task_id, idx, channel, kind, blob in (found if look.rows else ())
         if task_id is not None
     ]
     return Seen(head, own)
-
-
-def _place(checkpoint_id: str | None, head: str, *, newer: bool) -> Place:
-    if checkpoint_id == head:
-        return "head"
-    return "newer" if newer else "older"
 
 
 def _pause(tries: int) -> float:

@@ -20,16 +20,14 @@ from deerflow_saver.guard.fence import (
     Call,
     Fence,
     FenceKind,
-    Head,
     Look,
     ProcessFence,
     Row,
     Seen,
     Session,
     run,
+    selected_head,
 )
-from deerflow_saver.guard.policy import signal_of
-from deerflow_saver.guard.rule import Place
 
 __all__ = ["AsyncSqliteFence", "SqliteFence", "sqlite_fence"]
 
@@ -68,14 +66,8 @@ def _look(conn: sqlite3.Connection, look: Look) -> Seen:
         found = cursor.fetchone()
         if found is None:
             return Seen()
-        newest, parent, metadata, parent_newer, child_newer = found
-        head = Head(
-            newest,
-            parent,
-            signal_of(_decoded(metadata)),
-            _place(look.parent, newest, newer=parent_newer),
-            _place(look.child, newest, newer=child_newer),
-        )
+        newest, parent, metadata, *newer = found
+        head = selected_head(look, newest, parent, _decoded(metadata), newer)
         rows: list[Row] = []
         if look.rows and head.parent_place == "head":
             cursor.execute(_ROWS, (look.task_id, look.task_id, *place, newest))
@@ -93,12 +85,6 @@ def _decoded(metadata: Any) -> Any:
         return json.loads(metadata)
     except (TypeError, ValueError):
         return None
-
-
-def _place(checkpoint_id: str | None, head: str, *, newer: Any) -> Place:
-    if checkpoint_id == head:
-        return "head"
-    return "newer" if newer else "older"
 
 
 def _begin_and_look(conn: sqlite3.Connection, look: Look) -> tuple[bool, Seen]:
