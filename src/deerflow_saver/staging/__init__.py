@@ -1,0 +1,1 @@
+"""Environments of past LangGraph releases, and what is validated in them."""
