@@ -40,7 +40,8 @@ class RefusedWriteError(DeerflowSaverError, ValueError):
         thread_id: the thread.
         checkpoint_ns: the namespace; empty for the root graph.
         checkpoint_id: the checkpoint the write addressed; None for a put without parent.
-        head_id: the newest stored checkpoint, where it was looked at.
+        head_id: the newest stored checkpoint; for a write behind a refused one, what it was
+            at the first refusal.
         operation: `"put"` or `"put_writes"`.
         channels: the delta channels at stake, as far as their names are known.
         reason: one of the reasons of `deerflow_saver.guard.rule`; for a write behind a
@@ -103,6 +104,8 @@ _WHY = {
     "(a clock runs behind)",
     "other parent": "the head is stored under another parent",
     "foreign writes": "another run wrote on the head after this one had read it",
+    "unapplied writes": "it copies the head without the delta writes stored there, which readers "
+    "of the copy would replay all the same",
     "late write": "another run put the addressed checkpoint's child",
     "slot taken": "the task has stored another value in its place, which the saver would keep",
 }

@@ -52,6 +52,7 @@ class GuardEvent:
     head_id: str | None
     channels: tuple[str, ...]
     note: str = ""
+    behind: bool = False
 
 
 OnEvent = Callable[[HistoryEvent | GuardEvent], None]

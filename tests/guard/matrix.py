@@ -31,14 +31,8 @@ def memory_cells() -> list[Cell]:
     if FULL:
         axes = product(ALL, KINDS, DURABILITIES, FACES, LATENCIES)
         return [Cell(*axis, alike=bool(number % 2)) for number, axis in enumerate(axes)]
-    sliced = product(_steady(ALL), _DELTA, DURABILITIES, FACES)
+    sliced = product(ALL, _DELTA, DURABILITIES, FACES)
     return [*_turning(sliced), *each_once(ALL, ("full",))]
-
-
-def _steady(scenarios: Iterable[Scenario]) -> list[Scenario]:
-    # A raw `put` beside a run may meet the run's delta write in the one order the guard cannot tell
-    # (docs/guard.md), about once in twenty runs; only the whole matrix measures how often
-    return [scenario for scenario in scenarios if scenario.name != "df_raw_put_during_run"]
 
 
 def _turning(axes: Iterable[tuple[Scenario, Kind, Durability, Face]]) -> Iterator[Cell]:
@@ -56,5 +50,5 @@ def each_once(
     # A step without a common factor with the number of combinations visits them all
     return [
         Cell(scenario, *axes[(start + 7 * number) % len(axes)], alike=bool(number % 2))
-        for number, scenario in enumerate(scenarios if FULL else _steady(scenarios))
+        for number, scenario in enumerate(scenarios)
     ]

@@ -112,7 +112,9 @@ def test_a_removed_fence_stops_nobody(backend: Any, storage: Storage) -> None:
         first = put(saver)
         put(saver, first)
         put(saver, first)
-        assert ddl.check(url) == ddl.FenceReport(installed=False, forks=1)
+        assert ddl.check(url) == ddl.FenceReport(
+            installed=False, forks=(ddl.Fork("t", "", first, 2),)
+        )
 
 
 def test_a_postgres_session_may_be_let_through(storage: Storage) -> None:
@@ -134,7 +136,7 @@ def test_the_command_installs_checks_and_removes(
         assert main(["fence", "check", "--db", url]) == 0
         capsys.readouterr()
         assert main(["fence", "remove", "--db", url, "--json"]) == 0
-        assert json.loads(capsys.readouterr().out) == {"installed": False, "forks": 0}
+        assert json.loads(capsys.readouterr().out) == {"installed": False, "forks": []}
 
 
 @pytest.mark.parametrize("url", ["mysql://host", "sqlite:///nowhere.sqlite"])

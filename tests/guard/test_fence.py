@@ -414,6 +414,12 @@ def test_a_call_that_the_database_refuses_leaves_the_connection_usable(
         assert len(list(inner.list(config()))) == 2
 
 
+_WAITS = (
+    "SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = database "
+    "WHERE datname = current_database() AND NOT granted"
+)
+
+
 async def test_a_cancelled_put_frees_the_thread(postgres_database: str) -> None:
     async with AsyncPostgresSaver.from_conn_string(postgres_database) as inner:
         await inner.setup()
@@ -422,8 +428,10 @@ async def test_a_cancelled_put_frees_the_thread(postgres_database: str) -> None:
         with psycopg.connect(postgres_database) as other:
             other.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")
             waiting = asyncio.create_task(aput(saver, first))
-            while not inner.lock.locked():  # noqa: ASYNC110 - a lock tells nobody
-                await asyncio.sleep(0)
+            # Cancelled before its query waits, psycopg would find nothing to cancel in the server
+            # and close the connection in the end, guard or no guard
+            while not other.execute(_WAITS).fetchone():  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.01)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting

@@ -134,15 +134,19 @@ class Conversation:
             await self._act(step.act, config)
         except EmptyInputError:
             pass  # LangGraph: the addressed checkpoint has nothing left to run
-        except NonHeadWriteError:
-            assert back, f"{step} began at the head and was refused"
-            self._assert_untouched(before, looked)
+        except NonHeadWriteError as error:
+            copied = step.act == "put" and error.reason == "unapplied writes"
+            self._assert_fork(step, error, before, looked, fork=bool(back) or copied)
         assert not findings(self._place.dump()), f"{step} forked the thread"
         assert self.differing() == [], f"{step} changed the past"
 
-    def _assert_untouched(self, before: Dump, looked: Any) -> None:
+    def _assert_fork(
+        self, step: Step, error: Exception, before: Dump, looked: Any, *, fork: bool
+    ) -> None:
+        why = f"{step} was refused: {error}"
+        assert fork, why
         rows = written(before, self._place.dump())
-        assert [found for found in rows if found[0] != "writes" or found[6] in DELTA] == []
+        assert [found for found in rows if found[0] != "writes" or found[6] in DELTA] == [], why
         again = self.look()
         assert (again.values, again.next, again.config) == (
             looked.values,
@@ -166,12 +170,7 @@ class Conversation:
             await env.invoke(graph, Command(update=say(text), goto=goto), config)
         elif act == "put":
             found = await row(env, config)
-            # A copy of the head leaves its pending writes unapplied, and what follows reads them
-            # all the same, on raw savers too: only LangGraph's own runs know to apply them first
-            at_head = found.checkpoint["id"] == self.ids()[0]
-            unapplied = any(channel in DELTA for _, channel, _ in found.pending_writes or ())
-            if not (at_head and unapplied):
-                await put_copy(env, found, found.config, title=text)
+            await put_copy(env, found, found.config, title=text)
         elif act == "put_writes":
             found = await row(env, config)
             await env.call(env.saver, "put_writes", found.config, [("x", self._count)], text)

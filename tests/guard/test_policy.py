@@ -14,6 +14,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, interrupt
 
 from deerflow_saver import (
     CachedHistorySaver,
@@ -111,7 +112,7 @@ def test_what_builds_on_a_refused_put_is_refused_for_the_same_reason() -> None:
     inner = InMemorySaver()
     saver = CachedHistorySaver(inner)
     first = put(saver, None, metadata={"counters_since_delta_snapshot": {"log": (0, 1)}})
-    put(saver, first, metadata={})
+    head = put(saver, first, metadata={})
     refused = {**empty_checkpoint(), "id": str(uuid6())}
     config: Any = {
         "configurable": {"thread_id": "thread", "checkpoint_ns": "", "checkpoint_id": first}
@@ -123,12 +124,58 @@ def test_what_builds_on_a_refused_put_is_refused_for_the_same_reason() -> None:
     with pytest.raises(NonHeadWriteError, match="builds on a refused write") as caught:
         saver.put(behind, {**empty_checkpoint(), "id": str(uuid6())}, {}, {})
     assert (caught.value.reason, caught.value.behind) == ("fork", True)
+    assert caught.value.head_id == head
     with pytest.raises(NonHeadWriteError, match="builds on a refused write"):
         saver.put_writes(behind, [("x", 1)], "task")
     below: Any = {"configurable": {"thread_id": "thread", "checkpoint_ns": "sub:1"}}
     with pytest.raises(NonHeadWriteError, match="builds on a refused write"):
         saver.put(below, empty_checkpoint(), {"parents": {"": refused["id"]}}, {})
     assert rows(inner) == before
+
+
+def half_done(saver: Any) -> Any:
+    """A thread whose newest step has one finished task and one that waits for an answer."""
+    builder = StateGraph(Delta)
+    builder.add_node("asks", lambda _: {"log": [interrupt("well?")]})
+    builder.add_node("speaks", lambda _: {"log": ["spoken"]})
+    for node in ("asks", "speaks"):
+        builder.add_edge(START, node)
+    app = builder.compile(checkpointer=saver)
+    app.invoke({"log": ["in"]}, THREAD)
+    return app
+
+
+def rename_by_hand(saver: Any) -> None:
+    """Put a copy of the head that differs in its metadata, as scripts do."""
+    head = saver.get_tuple(THREAD)
+    copy = {**head.checkpoint, "id": str(uuid6())}
+    saver.put(head.config, copy, {**head.metadata, "title": "new"}, {})
+
+
+def test_a_copy_of_the_head_without_its_delta_writes_is_refused() -> None:
+    inner = InMemorySaver()
+    app = half_done(CachedHistorySaver(inner))
+    before = rows(inner)
+    with pytest.raises(NonHeadWriteError, match="copies the head") as caught:
+        rename_by_hand(app.checkpointer)
+    assert (caught.value.reason, caught.value.channels) == ("unapplied writes", ("log",))
+    assert rows(inner) == before
+    app.invoke(Command(resume="answered"), THREAD)
+    rename_by_hand(app.checkpointer)
+    assert app.get_state(THREAD).values["log"] == ["in", "answered", "spoken"]
+
+
+def test_without_the_guard_such_a_copy_reads_what_it_left_out() -> None:
+    app = half_done(InMemorySaver())
+    rename_by_hand(app.checkpointer)
+    assert app.get_state(THREAD).values["log"] == ["in", "spoken"]
+
+
+def test_a_put_that_counts_what_the_head_holds_is_no_copy() -> None:
+    saver = CachedHistorySaver(InMemorySaver())
+    app = half_done(saver)
+    app.update_state(THREAD, {"log": ["updated"]}, as_node="asks")
+    assert app.get_state(THREAD).values["log"][:2] == ["in", "updated"]
 
 
 def test_full_threads_fork_as_before() -> None:
@@ -227,7 +274,9 @@ def test_an_override_without_a_reason_is_refused(reason: Any) -> None:
         pass
 
 
-@pytest.mark.parametrize("options", [{"guard": "maybe"}, {"strict": 1}])
+@pytest.mark.parametrize(
+    "options", [{"guard": "maybe"}, {"strict": 1}, {"guard": "off", "strict": True}]
+)
 def test_a_policy_that_does_not_exist_is_refused(options: Any) -> None:
     with pytest.raises(InvalidConfigError):
         CachedHistorySaver(InMemorySaver(), **options)

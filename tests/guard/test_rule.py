@@ -49,6 +49,8 @@ AGAIN = {"child": "2", "child_place": "head"}
     [
         ({}, None),
         ({"foreign": True}, "foreign writes"),
+        ({"unapplied": True}, "unapplied writes"),
+        ({"unapplied": True, **AGAIN, "parent": "1", "parent_place": "older"}, None),
         ({"child": "0", "child_place": "older"}, "backwards"),
         ({"parent": "1", "parent_place": "older"}, "fork"),
         ({"parent": "9", "parent_place": "newer"}, "orphan"),

@@ -1,6 +1,6 @@
 """Install, remove or check the fence inside a database: a trigger that refuses forks.
 
-It stops programs that write without a guard. Existing forks are counted, not repaired.
+It stops programs that write without a guard. Existing forks are listed, not repaired.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from deerflow_saver.guard import ddl
 
 __all__ = ["SUMMARY", "add_arguments", "run"]
 
+_SHOWN = 20
 SUMMARY = "stop unguarded writers from forking threads, inside the database"
 
 
@@ -62,5 +63,10 @@ def _act(action: str, url: str, *, as_json: bool) -> int:
         print(json.dumps(asdict(report)))
     else:
         there = "installed" if report.installed else "not installed"
-        print(f"fence {there}; checkpoints with several children: {report.forks}")
-    return int(action == "check" and (not report.installed or report.forks > 0))
+        print(f"fence {there}; checkpoints with several children: {len(report.forks)}")
+        for fork in report.forks[:_SHOWN]:
+            where = f"thread {fork.thread_id!r}, namespace {fork.checkpoint_ns!r}"
+            print(f"  {where}: {fork.checkpoint_id or 'no parent'} has {fork.children} children")
+        if len(report.forks) > _SHOWN:
+            print(f"  and {len(report.forks) - _SHOWN} more; --json prints them all")
+    return int(action == "check" and (not report.installed or bool(report.forks)))

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from deerflow_saver.errors import InvalidConfigError
 
-__all__ = ["ALLOW_SETTING", "FenceReport", "check", "install", "remove"]
+__all__ = ["ALLOW_SETTING", "FenceReport", "Fork", "check", "install", "remove"]
 
 NAME = "deerflow_saver_fence"
 ALLOW_SETTING = "deerflow_saver.allow_fork"
@@ -28,12 +28,22 @@ _MESSAGE = "deerflow-saver fence: this checkpoint would fork a thread with delta
 
 
 @dataclass(frozen=True, slots=True)
+class Fork:
+    """A checkpoint with several children in a namespace that shows delta channels."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str | None
+    """None: the namespace has several first checkpoints."""
+    children: int
+
+
+@dataclass(frozen=True, slots=True)
 class FenceReport:
     """What `check` found."""
 
     installed: bool
-    forks: int
-    """Checkpoints with several children in namespaces that show delta channels."""
+    forks: tuple[Fork, ...] = ()
 
 
 _PG_DELTA = """(
@@ -81,9 +91,10 @@ DROP FUNCTION IF EXISTS {NAME}();
 """
 _PG_INSTALLED = f"SELECT 1 FROM pg_trigger WHERE tgname = '{NAME}' AND tgenabled <> 'D'"  # noqa: S608
 _FORKS = """
-SELECT count(*) FROM (
-    SELECT 1 FROM checkpoints GROUP BY thread_id, checkpoint_ns, parent_checkpoint_id
-    HAVING count(*) > 1 AND max(CASE WHEN {delta} THEN 1 ELSE 0 END) = 1) AS forked
+SELECT thread_id, checkpoint_ns, parent_checkpoint_id, count(*) FROM checkpoints
+GROUP BY thread_id, checkpoint_ns, parent_checkpoint_id
+HAVING count(*) > 1 AND max(CASE WHEN {delta} THEN 1 ELSE 0 END) = 1
+ORDER BY thread_id, checkpoint_ns, parent_checkpoint_id
 """
 
 _LITE_DELTA = """(CASE
@@ -130,13 +141,13 @@ def remove(url: str) -> None:
 
 
 def check(url: str) -> FenceReport:
-    """Whether the fence is there, and how many forks there are."""
+    """Whether the fence is there, and which checkpoints are forked."""
     if _is_postgres(url):
         ask, installed, delta = _postgres, _PG_INSTALLED, _PG_DELTA
     else:
         ask, installed, delta = _sqlite, _LITE_INSTALLED, _LITE_DELTA
     forks = ask(url, _FORKS.format(delta=delta.format(m="metadata")))
-    return FenceReport(bool(ask(url, installed)), int(forks[0][0]))
+    return FenceReport(bool(ask(url, installed)), tuple(Fork(*found) for found in forks))
 
 
 def _is_postgres(url: str) -> bool:

@@ -19,11 +19,13 @@ import copy
 import random
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack
 from hashlib import blake2b
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncTransaction, Connection, Error, Rollback, Transaction
+from psycopg.errors import PipelineAborted
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -150,7 +152,7 @@ class PostgresFence(ProcessFence):
             conn = saver.conn
         else:
             conn = stack.enter_context(saver.conn.connection())
-        with self._pipeline(conn):
+        with _unmasked(), self._pipeline(conn):
             session.transaction = Transaction(conn)
             session.transaction.__enter__()
             stack.callback(_roll_back, session, conn)
@@ -173,7 +175,7 @@ class PostgresFence(ProcessFence):
     def store(self, asked: tuple[Session, Call]) -> Any:
         """Write and commit."""
         session, call = asked
-        with self._pipeline(session.saver.conn):
+        with _unmasked(), self._pipeline(session.saver.conn):
             stored = run(session.saver, call)
             transaction, session.transaction = session.transaction, None
             transaction.__exit__(None, None, None)
@@ -185,6 +187,21 @@ class PostgresFence(ProcessFence):
         if session.stack is not None:
             stack, session.stack = session.stack, None
             stack.close()
+
+
+@contextlib.contextmanager
+def _unmasked() -> Iterator[None]:
+    """Raise the error of the statement that failed, not that those behind it were skipped.
+
+    Leaving a pipeline, psycopg raises the second while it handles the first, if the answers
+    come one by one.
+    """
+    try:
+        yield
+    except PipelineAborted as aborted:
+        if isinstance(aborted.__context__, Error):
+            raise aborted.__context__ from None
+        raise
 
 
 def _sync(conn: Any) -> None:
@@ -245,14 +262,15 @@ class AsyncPostgresFence(ProcessFence):
             conn = saver.conn
         else:
             conn = await stack.enter_async_context(saver.conn.connection())
-        async with self._pipeline(conn):
-            session.transaction = AsyncTransaction(conn)
-            await session.transaction.__aenter__()
-            stack.push_async_callback(_aroll_back, session, conn)
-            lock = await conn.cursor(row_factory=tuple_row).execute(
-                _TRY_LOCK if single else _LOCK, (_lock_id(look),)
-            )
-            found = await conn.cursor(row_factory=tuple_row, binary=True).execute(*_query(look))
+        with _unmasked():
+            async with self._pipeline(conn):
+                session.transaction = AsyncTransaction(conn)
+                await session.transaction.__aenter__()
+                stack.push_async_callback(_aroll_back, session, conn)
+                lock = await conn.cursor(row_factory=tuple_row).execute(
+                    _TRY_LOCK if single else _LOCK, (_lock_id(look),)
+                )
+                found = await conn.cursor(row_factory=tuple_row, binary=True).execute(*_query(look))
         granted = await lock.fetchone()
         if single and not (granted and granted[0]):
             return None
@@ -268,10 +286,11 @@ class AsyncPostgresFence(ProcessFence):
     async def astore(self, asked: tuple[Session, Call]) -> Any:
         """Write and commit."""
         session, call = asked
-        async with self._pipeline(session.saver.conn):
-            stored = await run(session.saver, call)
-            transaction, session.transaction = session.transaction, None
-            await transaction.__aexit__(None, None, None)
+        with _unmasked():
+            async with self._pipeline(session.saver.conn):
+                stored = await run(session.saver, call)
+                transaction, session.transaction = session.transaction, None
+                await transaction.__aexit__(None, None, None)
         await self.aclose(session)
         return stored
 

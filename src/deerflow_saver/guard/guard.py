@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from deerflow_saver.errors import NonHeadWriteError, RefusedWriteError, WriteSlotTakenError
@@ -14,23 +14,20 @@ from deerflow_saver.guard.fence import Fence, FenceKind, Row, Seen
 from deerflow_saver.guard.policy import Policy, allowed, may_be_delta, plain_channels
 from deerflow_saver.guard.rule import PutFacts, Reason, WriteFacts, judge_put, judge_writes
 from deerflow_saver.guard.slots import lost_channels
-from deerflow_saver.guard.state import GuardState, Known, Namespace, NamespaceKey, Run
+from deerflow_saver.guard.state import (
+    GuardState,
+    Known,
+    Namespace,
+    NamespaceKey,
+    Refusal,
+    Run,
+)
 
-__all__ = ["Guard", "Refusal"]
+__all__ = ["Guard"]
 
 Report = Callable[[GuardEvent], None]
 RESUME = "__resume__"
 """The answer to an interrupt: what follows it are the writes of the tasks it resumes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a call would be refused."""
-
-    reason: Reason
-    channels: Iterable[str] = ()
-    head_id: str | None = None
-    behind: bool = False
 
 
 class Guard:
@@ -110,12 +107,11 @@ class Guard:
         target = call.target
         if self.policy == "observe" or (again and allowed(target.names)):
             return
-        reason = self.state.refused(target.thread_id, call.builds_on())
-        if reason is None:
-            reason = namespace.refused_to(run)
-        if reason is not None:
-            refusal = Refusal(reason, namespace.channels or (), behind=True)
-            self.decide(call, refusal, namespace, run)
+        first = self.state.refused(target.thread_id, call.builds_on())
+        if first is None:
+            first = namespace.refused_to(run)
+        if first is not None:
+            self.decide(call, replace(first, behind=True), namespace, run)
 
     def judge_put(
         self, put: Put, namespace: Namespace, run: Run | None, seen: Seen
@@ -141,6 +137,7 @@ class Guard:
             child=put.child,
             child_place=head.child_place if head else "newer",
             foreign=self._foreign(namespace, run, put.target, seen.rows, base, vague=vague),
+            unapplied=self._unapplied(namespace, run, put, seen),
         )
         reason = judge_put(facts)
         return (Refusal(reason, base, facts.head) if reason else None), stamp
@@ -200,6 +197,26 @@ class Guard:
         )
         return any(count > known.rows.get(row, 0) for row, count in stored.items())
 
+    def _unapplied(self, namespace: Namespace, run: Run | None, put: Put, seen: Seen) -> bool:
+        """Whether the put copies the head it read without the delta rows there.
+
+        Readers of the copy would replay them all the same. LangGraph's own puts count
+        every superstep and give a channel that was written a new version.
+        """
+        if not seen.rows or seen.head is None or run is None:
+            return False
+        known = namespace.known.get((run, seen.head.checkpoint_id))
+        versions = put.checkpoint.get("channel_versions")
+        if known is None or not isinstance(versions, Mapping):
+            return False
+        copied = put.signal.counted_as(seen.head.signal)
+        return any(
+            row.channel in copied
+            and row.channel in versions
+            and versions[row.channel] == known.versions.get(row.channel)
+            for row in seen.rows
+        )
+
     # -- deciding ----------------------------------------------------------------------------
 
     def decide(
@@ -223,14 +240,14 @@ class Guard:
         self._report(
             GuardEvent(
                 outcome, operation, refusal.reason, target.thread_id, target.checkpoint_ns,
-                target.checkpoint_id, refusal.head_id, channels, note or "",
+                target.checkpoint_id, refusal.head_id, channels, note or "", refusal.behind,
             )
         )  # fmt: skip
         if outcome != "refused":
             return
         if isinstance(call, Put):
-            self.state.refuse(target.thread_id, call.child, refusal.reason)
-        namespace.refuse_to(run, refusal.reason)
+            self.state.refuse(target.thread_id, call.child, refusal)
+        namespace.refuse_to(run, refusal)
         raise _error_of(refusal.reason)(
             thread_id=target.thread_id,
             checkpoint_ns=target.checkpoint_ns,
@@ -285,6 +302,8 @@ class Guard:
         if renewed or known is None or not known.complete:
             fresh = namespace.known_to(run, row.checkpoint["id"])
             fresh.add_all((task_id, channel) for task_id, channel, _ in row.pending_writes or ())
+            if renewed:
+                fresh.versions = dict(row.checkpoint.get("channel_versions") or {})
 
 
 def _error_of(reason: Reason) -> type[RefusedWriteError]:

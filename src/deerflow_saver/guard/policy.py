@@ -33,9 +33,11 @@ _allowing: ContextVar[str | None] = ContextVar("deerflow_allow_non_head_writes",
 class Signal:
     """What a checkpoint tells about its namespace's channels."""
 
-    __slots__ = ("channels", "marked", "vague")
+    __slots__ = ("channels", "counters", "marked", "vague")
 
-    def __init__(self, channels: Iterable[str], *, marked: bool, vague: bool) -> None:
+    def __init__(
+        self, channels: Iterable[str], *, marked: bool, vague: bool, counters: Any = None
+    ) -> None:
         """See the attributes."""
         self.channels = frozenset(channels)
         """Names of delta channels."""
@@ -43,6 +45,16 @@ class Signal:
         """Whether the guard stamped it, so that the names are all there are."""
         self.vague = vague
         """Delta, but the names are not told."""
+        self.counters: Mapping[str, Any] = counters if isinstance(counters, Mapping) else {}
+        """Per channel the updates and the supersteps since its snapshot."""
+
+    def counted_as(self, other: Signal) -> frozenset[str]:
+        """Channels that both have counted alike."""
+        return frozenset(
+            name
+            for name, counted in self.counters.items()
+            if name in other.counters and list(counted) == list(other.counters[name])
+        )
 
     @property
     def delta(self) -> bool:
@@ -67,7 +79,8 @@ def signal_of(metadata: Any, values: Any = None) -> Signal:
     if isinstance(values, Mapping):
         names.update(name for name, value in values.items() if isinstance(value, _DeltaSnapshot))
     vague = metadata.get("step") == _EXIT_ANCHOR_STEP or metadata.get(_MODE) == "delta"
-    return Signal(names, marked=marked, vague=vague and not names and not marked)
+    vague = vague and not names and not marked
+    return Signal(names, marked=marked, vague=vague, counters=metadata.get(_COUNTERS))
 
 
 def plain_channels(values: Any) -> frozenset[str]:
@@ -113,7 +126,8 @@ def check_policy(policy: Any, strict: Any) -> None:
     """Refuse a policy that does not exist.
 
     Raises:
-        InvalidConfigError: `policy` is none of `POLICIES`, or `strict` is no bool.
+        InvalidConfigError: `policy` is none of `POLICIES`, or `strict` is no bool, or there is
+            no guard to be strict.
 
     """
     if policy not in POLICIES:
@@ -121,4 +135,7 @@ def check_policy(policy: Any, strict: Any) -> None:
         raise InvalidConfigError(msg)
     if not isinstance(strict, bool):
         msg = f"strict must be a bool, got {type(strict).__name__}"
+        raise InvalidConfigError(msg)
+    if strict and policy == "off":
+        msg = 'strict=True needs a guard: guard="off" refuses nothing'
         raise InvalidConfigError(msg)

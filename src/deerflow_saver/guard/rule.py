@@ -13,6 +13,7 @@ checkpoint a call addresses and C the one it puts. `put` is asked in a delta nam
 | older than H | | | `"fork"` |
 | is H | not newer than H | | `"backwards"` |
 | is H | newer | H has delta rows this run neither read nor wrote | `"foreign writes"` |
+| is H | newer | C is a copy of H that leaves out delta rows which H has | `"unapplied writes"` |
 | is H | newer | | accepted |
 
 `put_writes` is asked if it may carry a delta channel, or always where the guard is strict:
@@ -48,6 +49,7 @@ Reason = Literal[
     "backwards",
     "other parent",
     "foreign writes",
+    "unapplied writes",
     "late write",
     "slot taken",
 ]
@@ -71,6 +73,8 @@ class PutFacts:
     child_place: Place
     foreign: bool = False
     """Whether the head has delta rows that this run neither read nor wrote."""
+    unapplied: bool = False
+    """Whether the head has delta rows that the child, a copy of it, leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,9 @@ def _continues(facts: PutFacts) -> Reason | None:
         return "fork"
     if facts.child_place == "older":
         return "backwards"
-    return "foreign writes" if facts.foreign else None
+    if facts.foreign:
+        return "foreign writes"
+    return "unapplied writes" if facts.unapplied else None
 
 
 def judge_writes(facts: WriteFacts) -> Reason | None:

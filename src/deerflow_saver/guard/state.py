@@ -7,13 +7,14 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from deerflow_saver.guard.locks import KeyedLocks
 from deerflow_saver.guard.policy import signal_of
 from deerflow_saver.guard.rule import Reason
 
-__all__ = ["Flight", "GuardState", "Known", "Namespace", "NamespaceKey", "Run"]
+__all__ = ["Flight", "GuardState", "Known", "Namespace", "NamespaceKey", "Refusal", "Run"]
 
 _NAMESPACES = 4096
 _REFUSED = 4096
@@ -73,6 +74,18 @@ class NamespaceKey(tuple[Any, ...]):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a call is refused."""
+
+    reason: Reason
+    channels: Iterable[str] = ()
+    head_id: str | None = None
+    """The head at the first refusal."""
+    behind: bool = False
+    """Whether the call only builds on what was refused."""
+
+
 class Run:
     """Whoever reads and then writes: a LangGraph run, or a caller between two reads."""
 
@@ -90,7 +103,7 @@ _caller: ContextVar[Run | None] = ContextVar("deerflow_guard_caller", default=No
 class Known:
     """Writes on one checkpoint that a run read or wrote: how many per (task, channel)."""
 
-    __slots__ = ("_mutex", "complete", "rows")
+    __slots__ = ("_mutex", "complete", "rows", "versions")
 
     def __init__(self) -> None:
         """Know none."""
@@ -98,6 +111,8 @@ class Known:
         self.rows: Counter[tuple[str, str]] = Counter()
         self.complete = False
         """Whether everything that was there before the run's own writes is counted."""
+        self.versions: Mapping[str, Any] = {}
+        """The checkpoint's channel versions as a caller outside runs read them."""
 
     def add_all(self, rows: Iterable[tuple[str, str]]) -> None:
         """Count what was there."""
@@ -145,7 +160,7 @@ class Namespace:
         """Which run put a checkpoint's child."""
         self.known: _Bounded[tuple[Run, str], Known] = _Bounded(_KNOWN_PER_NAMESPACE)
         """Per run and checkpoint, the writes the run may find there."""
-        self._refused_to: _Bounded[Run, Reason] = _Bounded(_KNOWN_PER_NAMESPACE)
+        self._refused_to: _Bounded[Run, Refusal] = _Bounded(_KNOWN_PER_NAMESPACE)
 
     def expect(self, names: frozenset[str]) -> None:
         """A put begins that shows these delta channels: their writes may overtake it."""
@@ -174,15 +189,15 @@ class Namespace:
         elif not signal.channels <= self.written:
             self.written |= signal.channels
 
-    def refuse_to(self, run: Run | None, reason: Reason) -> None:
+    def refuse_to(self, run: Run | None, refusal: Refusal) -> None:
         """Refuse whatever else a run writes that ends by a refusal.
 
         It may still be saving: writes on checkpoints it never got to put.
         """
         if run is not None and run.ends:
-            self._refused_to.keep(run, reason)
+            self._refused_to.keep(run, refusal)
 
-    def refused_to(self, run: Run | None) -> Reason | None:
+    def refused_to(self, run: Run | None) -> Refusal | None:
         """Why nothing more of the run is accepted."""
         return None if run is None else self._refused_to.get(run)
 
@@ -204,7 +219,7 @@ class GuardState:
         self.mutex = threading.Lock()
         self._changed = threading.Condition()
         self._namespaces: _Bounded[NamespaceKey, Namespace] = _Bounded(_NAMESPACES)
-        self._refused: _Bounded[tuple[str, str], Reason] = _Bounded(_REFUSED)
+        self._refused: _Bounded[tuple[str, str], Refusal] = _Bounded(_REFUSED)
         self._runs: _Bounded[int, tuple[Any, Run]] = _Bounded(_RUNS)
         self._flights: dict[Hashable, set[Flight]] = {}
         self._landed: _Bounded[Hashable, float] = _Bounded(_LANDINGS)
@@ -227,10 +242,10 @@ class GuardState:
 
     # -- refused checkpoints -------------------------------------------------------------
 
-    def refuse(self, thread_id: str, checkpoint_id: str, reason: Reason) -> None:
+    def refuse(self, thread_id: str, checkpoint_id: str, refusal: Refusal) -> None:
         """Whatever builds on this checkpoint is refused as well."""
         with self.mutex:
-            self._refused.keep((thread_id, checkpoint_id), reason)
+            self._refused.keep((thread_id, checkpoint_id), refusal)
 
     def accept(self, thread_id: str, checkpoint_id: str) -> None:
         """The checkpoint was stored after all."""
@@ -238,15 +253,15 @@ class GuardState:
             with self.mutex:
                 self._refused.pop((thread_id, checkpoint_id), None)
 
-    def refused(self, thread_id: str, ids: Iterable[Any]) -> Reason | None:
+    def refused(self, thread_id: str, ids: Iterable[Any]) -> Refusal | None:
         """Why one of these checkpoints was refused."""
         if not self._refused:
             return None
         with self.mutex:
             for checkpoint_id in ids:
-                reason = self._refused.get((thread_id, checkpoint_id))
-                if reason is not None:
-                    return reason
+                refusal = self._refused.get((thread_id, checkpoint_id))
+                if refusal is not None:
+                    return refusal
         return None
 
     # -- runs ------------------------------------------------------------------------------
