@@ -67,6 +67,13 @@ class Put:
             return name, (*args[:_METADATA], metadata, *args[_METADATA + 1 :]), kwargs
         return name, args, {**kwargs, "metadata": metadata}
 
+    def signal_with(self, channels: Iterable[str] | None) -> Signal:
+        """The signal of the put as stored with the marker; None: without."""
+        if channels is None:
+            return self.signal
+        metadata = {**_with_mode(self.target, self.metadata), MARKER: sorted(channels)}
+        return signal_of(metadata)
+
     def builds_on(self) -> list[Any]:
         """Ids this put needs: its parent, and the parent graphs' checkpoints."""
         parents = self.metadata.get("parents")

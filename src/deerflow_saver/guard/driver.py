@@ -52,6 +52,7 @@ def _operations(guard: Guard, inner: Callable[[Any], Any]) -> Mapping[str, Calla
         "enter": enter,
         "look": fence.look,
         "store": fence.store,
+        "attempt": fence.attempt,
         "leave": leave,
         "settle": settle,
     }
@@ -95,6 +96,7 @@ def _aoperations(
         "enter": enter,
         "look": fence.alook,
         "store": fence.astore,
+        "attempt": fence.aattempt,
         "leave": leave,
         "settle": settle,
     }

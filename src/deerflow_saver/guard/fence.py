@@ -9,7 +9,7 @@ own connection, against every guarded writer of the database.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ from deerflow_saver.guard.policy import Signal, signal_of
 from deerflow_saver.guard.rule import Place
 
 __all__ = [
-    "NOTHING", "Call", "Fence", "FenceKind", "Head", "Look", "MemoryFence", "Plain",
+    "NOTHING", "Call", "Fence", "FenceKind", "Forecast", "Head", "Look", "MemoryFence", "Plain",
     "ProcessFence", "Row",
     "Seen", "Session", "place_of", "run", "selected_head",
 ]  # fmt: skip
@@ -86,6 +86,19 @@ class Seen:
 NOTHING = Seen()
 
 
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a look will show unless somebody else writes, and what was decided by it."""
+
+    look: Look
+    foreseen: Seen
+    """With a head; its id stands for its parent and metadata too."""
+    rows: Sequence[tuple[str, str]] | None
+    """`(task id, channel)` of the writes there may be; None: any, but of the look's own task."""
+    decide: Callable[[Seen], Call]
+    """The call to make after a look; raises the refusal."""
+
+
 @dataclass(slots=True)
 class Session:
     """One guarded call in progress; a fence keeps its own things in it."""
@@ -120,6 +133,8 @@ class Fence(Protocol):
     """
 
     kind: FenceKind
+    foresees: bool
+    """Whether `attempt` may be asked."""
 
     def look(self, asked: tuple[Session, Look]) -> Seen:
         """Open the session and look."""
@@ -135,6 +150,14 @@ class Fence(Protocol):
 
     async def astore(self, asked: tuple[Session, Call]) -> Any:
         """`store` on the async face."""
+        ...
+
+    def attempt(self, asked: tuple[Session, Call, Forecast]) -> Any:
+        """Make the call if all of the forecast holds, else look, decide and store."""
+        ...
+
+    async def aattempt(self, asked: tuple[Session, Call, Forecast]) -> Any:
+        """`attempt` on the async face."""
         ...
 
     def close(self, session: Session) -> None:
@@ -175,6 +198,7 @@ class ProcessFence:
     """For any saver: the lock of the process, and the head as the saver itself gives it."""
 
     kind: FenceKind = "process"
+    foresees = False
 
     def __init__(self, saver: Any) -> None:
         """Use `saver` for reading and writing."""
@@ -195,6 +219,17 @@ class ProcessFence:
     async def astore(self, asked: tuple[Session, Call]) -> Any:
         """Call the saver."""
         return await run(self.saver, asked[1])
+
+    def attempt(self, asked: tuple[Session, Call, Forecast]) -> Any:
+        """Look, decide and store."""
+        session, _, forecast = asked
+        return self.store((session, forecast.decide(self.look((session, forecast.look)))))
+
+    async def aattempt(self, asked: tuple[Session, Call, Forecast]) -> Any:
+        """Look, decide and store."""
+        session, _, forecast = asked
+        seen = await self.alook((session, forecast.look))
+        return await self.astore((session, forecast.decide(seen)))
 
     def close(self, session: Session) -> None:
         """Nothing was opened."""

@@ -9,6 +9,10 @@ that statement sees whatever the previous holder committed. It reads `metadata` 
 anything taken from a large `checkpoint` would fetch all of it. Begin, lock and look travel
 in one pipeline, write and commit in another. (`Connection.transaction` would synchronise
 between them; the `Transaction` it makes does not.)
+
+Where the guard can foresee what it would see, one pipeline does: lock, a statement that
+fails if the forecast does not hold, and the write. A pipeline is one transaction up to its
+synchronisation, so the failure takes the write with it.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from hashlib import blake2b
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncTransaction, Connection, Error, Rollback, Transaction
-from psycopg.errors import PipelineAborted
+from psycopg.errors import InvalidTextRepresentation, PipelineAborted
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -33,6 +37,7 @@ from deerflow_saver.guard.fence import (
     Call,
     Fence,
     FenceKind,
+    Forecast,
     Look,
     ProcessFence,
     Row,
@@ -63,6 +68,24 @@ _HEAD_AND_ROWS = (
     "ON w.thread_id = h.thread_id AND w.checkpoint_ns = h.checkpoint_ns "
     "AND w.checkpoint_id = h.checkpoint_id AND h.checkpoint_id = %(parent)s"
 )
+_SURPRISE = "deerflow-saver: not as foreseen, looking again"
+_LOCKED = (
+    "SELECT CAST(CASE WHEN pg_try_advisory_xact_lock(%s) THEN '1' "
+    f"ELSE '{_SURPRISE}' END AS integer)"
+)
+_AS_FORESEEN = f"""
+SELECT CAST(CASE WHEN coalesce((
+    SELECT checkpoint_id = %(head)s
+        AND (%(newer)s::text IS NULL OR %(newer)s::text > checkpoint_id)
+    FROM checkpoints WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(ns)s
+    ORDER BY checkpoint_id DESC LIMIT 1), false)
+AND NOT EXISTS (
+    SELECT 1 FROM checkpoint_writes WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(ns)s
+        AND checkpoint_id = %(counted)s GROUP BY task_id, channel
+    HAVING task_id = %(task_id)s OR (%(rows)s::text[] IS NOT NULL
+        AND count(*) > cardinality(array_positions(%(rows)s, task_id || chr(31) || channel))))
+THEN '1' ELSE '{_SURPRISE}' END AS integer)
+"""  # noqa: S608 - built from constants
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 
 
@@ -107,6 +130,21 @@ def _query(look: Look) -> tuple[str, dict[str, Any]]:
     return _HEAD_AND_ROWS, {**arguments, "task_id": look.task_id or ""}
 
 
+def _condition(forecast: Forecast) -> dict[str, Any]:
+    """What has to hold: the head, what stands behind it, and the writes stored on it."""
+    look, rows, head = forecast.look, forecast.rows, forecast.foreseen.head
+    on_head = head is not None and head.parent_place == "head"
+    return {
+        "head": head and head.checkpoint_id,
+        "newer": look.child or (None if on_head else look.parent),
+        "thread_id": look.thread_id,
+        "ns": look.checkpoint_ns,
+        "counted": look.parent if on_head and look.rows else None,
+        "rows": None if rows is None else [f"{task}\x1f{channel}" for task, channel in rows],
+        "task_id": look.task_id,
+    }
+
+
 def _seen(look: Look, found: Any) -> Seen:
     if not found:
         return Seen()
@@ -130,6 +168,11 @@ class PostgresFence(ProcessFence):
 
     kind: FenceKind = "transaction"
 
+    def __init__(self, saver: Any) -> None:
+        """Use `saver` for reading and writing."""
+        super().__init__(saver)
+        self.foresees = bool(saver.supports_pipeline)
+
     def look(self, asked: tuple[Session, Look]) -> Seen:
         """Begin, lock and look; on a shared connection let others use it between tries."""
         session, look = asked
@@ -144,14 +187,8 @@ class PostgresFence(ProcessFence):
 
     def _begin(self, session: Session, look: Look) -> Seen | None:
         """One try; None if another connection holds the lock."""
-        saver = self.saver
         session.stack = stack = ExitStack()
-        single = isinstance(saver.conn, Connection)
-        if single:
-            stack.enter_context(saver.lock)
-            conn = saver.conn
-        else:
-            conn = stack.enter_context(saver.conn.connection())
+        conn, single = self._connection(stack)
         with _unmasked(), self._pipeline(conn):
             session.transaction = Transaction(conn)
             session.transaction.__enter__()
@@ -163,14 +200,27 @@ class PostgresFence(ProcessFence):
         granted = lock.fetchone()
         if single and not (granted and granted[0]):
             return None
-        session.saver = clone = copy.copy(saver)
-        clone.conn, clone.lock, clone.pipe = conn, threading.Lock(), saver.pipe
-        if saver.supports_pipeline:
-            clone.pipe = _Later()
+        session.saver = self._bound_to(conn)
         return _seen(look, found.fetchall())
 
+    def _connection(self, stack: ExitStack) -> tuple[Any, bool]:
+        """The saver's connection, or one of its pool, and whether it is the only one."""
+        saver = self.saver
+        if isinstance(saver.conn, Connection):
+            stack.enter_context(saver.lock)
+            return saver.conn, True
+        return stack.enter_context(saver.conn.connection()), False
+
+    def _bound_to(self, conn: Any) -> Any:
+        """A copy of the saver that writes on `conn`, and leaves the commit to the fence."""
+        clone = copy.copy(self.saver)
+        clone.conn, clone.lock = conn, threading.Lock()
+        if self.foresees:
+            clone.pipe = _Later()
+        return clone
+
     def _pipeline(self, conn: Any) -> Any:
-        return conn.pipeline() if self.saver.supports_pipeline else contextlib.nullcontext()
+        return conn.pipeline() if self.foresees else contextlib.nullcontext()
 
     def store(self, asked: tuple[Session, Call]) -> Any:
         """Write and commit."""
@@ -182,11 +232,40 @@ class PostgresFence(ProcessFence):
         self.close(session)
         return stored
 
+    def attempt(self, asked: tuple[Session, Call, Forecast]) -> Any:
+        """Lock, check the forecast and write in one pipeline, which is one transaction."""
+        _, call, forecast = asked
+        if not self.foresees:
+            return super().attempt(asked)
+        with ExitStack() as stack:
+            conn, single = self._connection(stack)
+            with _surprises() as met, conn.pipeline():
+                cursor = conn.cursor(row_factory=tuple_row)
+                cursor.execute(_LOCKED if single else _LOCK, (_lock_id(forecast.look),))
+                cursor.execute(_AS_FORESEEN, _condition(forecast))
+                stored = run(self._bound_to(conn), call)
+            if not met:
+                return stored
+        return super().attempt(asked)
+
     def close(self, session: Session) -> None:
         """Roll back what was not committed, and give the connection back."""
         if session.stack is not None:
             stack, session.stack = session.stack, None
             stack.close()
+
+
+@contextlib.contextmanager
+def _surprises() -> Iterator[list[Error]]:
+    """Collects the error by which the database says that a forecast did not hold."""
+    met: list[Error] = []
+    try:
+        with _unmasked():
+            yield met
+    except InvalidTextRepresentation as error:
+        if _SURPRISE not in str(error):
+            raise
+        met.append(error)
 
 
 @contextlib.contextmanager
@@ -240,6 +319,11 @@ class AsyncPostgresFence(ProcessFence):
 
     kind: FenceKind = "transaction"
 
+    def __init__(self, saver: Any) -> None:
+        """Use `saver` for reading and writing."""
+        super().__init__(saver)
+        self.foresees = bool(saver.supports_pipeline)
+
     async def alook(self, asked: tuple[Session, Look]) -> Seen:
         """Begin, lock and look; on a shared connection let others use it between tries."""
         session, look = asked
@@ -254,14 +338,8 @@ class AsyncPostgresFence(ProcessFence):
 
     async def _begin(self, session: Session, look: Look) -> Seen | None:
         """One try; None if another connection holds the lock."""
-        saver = self.saver
         session.stack = stack = AsyncExitStack()
-        single = isinstance(saver.conn, AsyncConnection)
-        if single:
-            await stack.enter_async_context(saver.lock)
-            conn = saver.conn
-        else:
-            conn = await stack.enter_async_context(saver.conn.connection())
+        conn, single = await self._connection(stack)
         with _unmasked():
             async with self._pipeline(conn):
                 session.transaction = AsyncTransaction(conn)
@@ -274,14 +352,27 @@ class AsyncPostgresFence(ProcessFence):
         granted = await lock.fetchone()
         if single and not (granted and granted[0]):
             return None
-        session.saver = clone = copy.copy(saver)
-        clone.conn, clone.lock, clone.pipe = conn, asyncio.Lock(), saver.pipe
-        if saver.supports_pipeline:
-            clone.pipe = _ALater()
+        session.saver = self._bound_to(conn)
         return _seen(look, await found.fetchall())
 
+    async def _connection(self, stack: AsyncExitStack) -> tuple[Any, bool]:
+        """The saver's connection, or one of its pool, and whether it is the only one."""
+        saver = self.saver
+        if isinstance(saver.conn, AsyncConnection):
+            await stack.enter_async_context(saver.lock)
+            return saver.conn, True
+        return await stack.enter_async_context(saver.conn.connection()), False
+
+    def _bound_to(self, conn: Any) -> Any:
+        """A copy of the saver that writes on `conn`, and leaves the commit to the fence."""
+        clone = copy.copy(self.saver)
+        clone.conn, clone.lock = conn, asyncio.Lock()
+        if self.foresees:
+            clone.pipe = _ALater()
+        return clone
+
     def _pipeline(self, conn: Any) -> Any:
-        return conn.pipeline() if self.saver.supports_pipeline else contextlib.nullcontext()
+        return conn.pipeline() if self.foresees else contextlib.nullcontext()
 
     async def astore(self, asked: tuple[Session, Call]) -> Any:
         """Write and commit."""
@@ -293,6 +384,23 @@ class AsyncPostgresFence(ProcessFence):
                 await transaction.__aexit__(None, None, None)
         await self.aclose(session)
         return stored
+
+    async def aattempt(self, asked: tuple[Session, Call, Forecast]) -> Any:
+        """Lock, check the forecast and write in one pipeline, which is one transaction."""
+        _, call, forecast = asked
+        if not self.foresees:
+            return await super().aattempt(asked)
+        async with AsyncExitStack() as stack:
+            conn, single = await self._connection(stack)
+            with _surprises() as met:
+                async with conn.pipeline():
+                    cursor = conn.cursor(row_factory=tuple_row)
+                    await cursor.execute(_LOCKED if single else _LOCK, (_lock_id(forecast.look),))
+                    await cursor.execute(_AS_FORESEEN, _condition(forecast))
+                    stored = await run(self._bound_to(conn), call)
+            if not met:
+                return stored
+        return await super().aattempt(asked)
 
     async def aclose(self, session: Session) -> None:
         """Roll back what was not committed, and give the connection back."""

@@ -10,7 +10,17 @@ from typing import Any, Literal
 from deerflow_saver.errors import NonHeadWriteError, RefusedWriteError, WriteSlotTakenError
 from deerflow_saver.events import GuardEvent
 from deerflow_saver.guard.calls import Put, Target, Writes
-from deerflow_saver.guard.fence import Fence, FenceKind, Row, Seen
+from deerflow_saver.guard.fence import (
+    Call,
+    Fence,
+    FenceKind,
+    Forecast,
+    Head,
+    Look,
+    Row,
+    Seen,
+    place_of,
+)
 from deerflow_saver.guard.policy import Policy, allowed, may_be_delta, plain_channels
 from deerflow_saver.guard.rule import PutFacts, Reason, WriteFacts, judge_put, judge_writes
 from deerflow_saver.guard.slots import lost_channels
@@ -90,6 +100,38 @@ class Guard:
             answers = any(channel == RESUME for channel, _ in writes.writes)
             return (self.strict or answers) and bool(namespace.written)
         return True
+
+    # -- foreseeing --------------------------------------------------------------------------
+
+    def foresee(
+        self,
+        look: Look,
+        namespace: Namespace,
+        run: Run | None,
+        judge: Callable[[Seen], Refusal | None],
+        decide: Callable[[Seen], Call],
+    ) -> Forecast | None:
+        """What the look will show unless somebody else writes, if that is accepted.
+
+        None if the fence cannot make a write depend on it, or too little is known.
+        """
+        head = namespace.head
+        if not self._fence.foresees or head is None or look.parent is None:
+            return None
+        place = place_of(look.parent, head.checkpoint_id)
+        rows: list[tuple[str, str]] | None = None
+        if look.rows and place == "head" and run is not None:
+            known = namespace.known.get((run, look.parent))
+            if known is None or not known.complete:
+                return None
+            rows = list(known.rows.elements())
+        if any(task_id == look.task_id for task_id, _ in rows or ()):
+            return None  # whether the places are taken depends on what they hold
+        seen = Seen(
+            replace(head, parent_place=place, child_place=place_of(look.child, head.checkpoint_id)),
+            [Row(task_id, 0, channel) for task_id, channel in rows or ()],
+        )
+        return Forecast(look, seen, rows, decide) if judge(seen) is None else None
 
     # -- judging -----------------------------------------------------------------------------
 
@@ -266,6 +308,8 @@ class Guard:
     ) -> None:
         """The put was stored."""
         parent = put.target.checkpoint_id
+        signal = put.signal_with(stamp)
+        namespace.head = Head(put.child, parent, signal, "head", "head")
         namespace.saw(stamp or (), vague=put.signal.vague)
         namespace.marked = namespace.marked or stamp is not None
         self.state.accept(put.target.thread_id, put.child)
@@ -276,8 +320,8 @@ class Guard:
         if run is not None:
             namespace.known_to(run, put.child).complete = True
 
-    def about_to_write(self, writes: Writes, namespace: Namespace, run: Run | None) -> None:
-        """The writes may be stored from now on, even if the call fails."""
+    def wrote(self, writes: Writes, namespace: Namespace, run: Run | None) -> None:
+        """The writes may be stored, even if the call failed."""
         if run is not None and writes.target.checkpoint_id is not None:
             known = namespace.known_to(run, writes.target.checkpoint_id)
             known.add((writes.task_id, channel) for channel, _ in writes.writes)

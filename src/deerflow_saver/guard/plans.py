@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 
 from deerflow_saver._arguments import argument
 from deerflow_saver._plan import Plan
+from deerflow_saver.errors import RefusedWriteError
 from deerflow_saver.guard.calls import Put, Target, Writes, put_of, target_of, writes_of
 from deerflow_saver.guard.clock import observe
-from deerflow_saver.guard.fence import Call, Look, Session
+from deerflow_saver.guard.fence import Call, Forecast, Look, Seen, Session
 from deerflow_saver.guard.guard import Guard
-from deerflow_saver.guard.state import Namespace, Run
+from deerflow_saver.guard.state import Namespace, Refusal, Run
 
 __all__ = ["forgetting", "guarded_put", "guarded_read", "guarded_writes"]
 
@@ -71,16 +72,37 @@ def _judged_put(
         target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
         child=put.child, rows=known,
     )  # fmt: skip
+    stamp: frozenset[str] | None = None
+
+    def judge(seen: Seen) -> Refusal | None:
+        nonlocal stamp
+        refusal, stamp = guard.judge_put(put, namespace, run, seen)
+        return refusal
+
+    def decide(seen: Seen) -> Call:
+        refusal = judge(seen)
+        if refusal is not None:
+            guard.decide(put, refusal, namespace, run)
+        return put.call if stamp is None else put.stamped(stamp)
+
     # Something may have been refused while this call waited
     guard.refuse_behind(put, namespace, run, again=True)
-    seen = yield "look", (session, look)
-    refusal, stamp = guard.judge_put(put, namespace, run, seen)
-    if refusal is not None:
-        guard.decide(put, refusal, namespace, run)
-    _, args, kwargs = put.call if stamp is None else put.stamped(stamp)
-    stored = yield from _through(session, store(args, kwargs))
+    forecast = guard.foresee(look, namespace, run, judge, decide)
+    stored = yield from _decided(session, look, forecast, decide, store)
     guard.stored_put(put, namespace, run, stamp)
     return stored
+
+
+def _decided(
+    session: Session,
+    look: Look,
+    forecast: Forecast | None,
+    decide: Callable[[Seen], Call],
+    store: Store,
+) -> Plan[Any]:
+    """Look, decide and store; or decide by a forecast, and store if it holds."""
+    seen = (yield "look", (session, look)) if forecast is None else forecast.foreseen
+    return (yield from _through(session, store(*decide(seen)[1:]), forecast))
 
 
 def guarded_writes(guard: Guard, call: Call, store: Store) -> Plan[Any]:
@@ -99,7 +121,7 @@ def _writes(guard: Guard, writes: Writes, store: Store) -> Plan[Any]:
     namespace, run = guard.namespace(writes.target), guard.state.run_of(writes.target.names)
     guard.refuse_behind(writes, namespace, run)
     if not guard.must_look_before_writes(namespace, writes):
-        guard.about_to_write(writes, namespace, run)
+        guard.wrote(writes, namespace, run)  # it may be, from now on
         return (yield from store(*writes.call[1:]))
     return (
         yield from _fenced(
@@ -121,14 +143,28 @@ def _judged_writes(
         target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
         rows=True, task_id=writes.task_id,
     )  # fmt: skip
+
+    def judge(seen: Seen) -> Refusal | None:
+        return guard.judge_writes(writes, namespace, run, seen)
+
+    def decide(seen: Seen) -> Call:
+        refusal = judge(seen)
+        if refusal is not None:
+            guard.decide(writes, refusal, namespace, run)
+        guard.looked(writes, namespace, run, seen)
+        return writes.call
+
     guard.refuse_behind(writes, namespace, run, again=True)
-    seen = yield "look", (session, look)
-    refusal = guard.judge_writes(writes, namespace, run, seen)
-    if refusal is not None:
-        guard.decide(writes, refusal, namespace, run)
-    guard.looked(writes, namespace, run, seen)
-    guard.about_to_write(writes, namespace, run)
-    return (yield from _through(session, store(*writes.call[1:])))
+    forecast = guard.foresee(look, namespace, run, judge, decide)
+    try:
+        stored = yield from _decided(session, look, forecast, decide, store)
+    except RefusedWriteError:
+        raise
+    except BaseException:  # it may have been stored all the same
+        guard.wrote(writes, namespace, run)
+        raise
+    guard.wrote(writes, namespace, run)
+    return stored
 
 
 def forgetting(guard: Guard, threads: list[Any] | None, plan: Plan[T]) -> Plan[T]:
@@ -166,12 +202,14 @@ def _fenced(target: Target, body: Callable[[Session], Plan[T]]) -> Plan[T]:
     return answer
 
 
-def _through(session: Session, plan: Plan[T]) -> Plan[T]:
+def _through(session: Session, plan: Plan[Any], forecast: Forecast | None = None) -> Plan[Any]:
     """Run the wrapper's plan with its calls of the saver made inside the session."""
     try:
         operation, argument_ = next(plan)
         while True:
-            if operation == "inner":
+            if operation == "inner" and forecast is not None:
+                operation, argument_ = "attempt", (session, argument_, forecast)
+            elif operation == "inner":
                 operation, argument_ = "store", (session, argument_)
             try:
                 answer = yield operation, argument_
@@ -180,4 +218,4 @@ def _through(session: Session, plan: Plan[T]) -> Plan[T]:
             else:
                 operation, argument_ = plan.send(answer)
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        return stop.value

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from deerflow_saver.guard.fence import Head
 from deerflow_saver.guard.locks import KeyedLocks
 from deerflow_saver.guard.policy import signal_of
 from deerflow_saver.guard.rule import Reason
@@ -144,7 +145,9 @@ class Flight:
 class Namespace:
     """What is remembered about one (thread, namespace)."""
 
-    __slots__ = ("_refused_to", "channels", "children", "known", "marked", "vague", "written")
+    __slots__ = (
+        "_refused_to", "channels", "children", "head", "known", "marked", "vague", "written",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         """Know nothing."""
@@ -156,6 +159,8 @@ class Namespace:
         """Delta, but the names are not known."""
         self.marked = False
         """Whether it was ever stamped: then its checkpoints say themselves what they are."""
+        self.head: Head | None = None
+        """The newest checkpoint as last seen here."""
         self.children: _Bounded[str | None, Run | None] = _Bounded(_KNOWN_PER_NAMESPACE)
         """Which run put a checkpoint's child."""
         self.known: _Bounded[tuple[Run, str], Known] = _Bounded(_KNOWN_PER_NAMESPACE)
@@ -181,6 +186,9 @@ class Namespace:
         """
         signal = signal_of(row.metadata, row.checkpoint.get("channel_values"))
         self.marked = self.marked or signal.marked
+        if latest:
+            parent = (row.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+            self.head = Head(row.checkpoint["id"], parent, signal, "head", "head")
         if self.channels is None:
             if latest or signal.delta:
                 self.saw(signal.channels, vague=signal.vague)
