@@ -1,0 +1,119 @@
+"""Known defects of LangGraph's releases: which of them are here, and runtime fixes for some.
+
+```python
+from deerflow_saver import fixes
+
+for row in fixes.status():
+    print(row.slug, row.presence, row.evidence)
+fixes.apply()
+```
+
+Nothing is patched at import. Patches are process-wide: they change what every graph and
+saver of the process does. `CachedHistorySaver` applies those its saver needs, unless told
+otherwise by `fixes="off"` or the environment variable `DEERFLOW_SAVER_FIXES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+
+from deerflow_saver.fixes import (
+    memory_history_folding,
+    overwrite_first_write,
+)
+from deerflow_saver.fixes._fix import (
+    Advice,
+    Defect,
+    Finding,
+    InWrapper,
+    Patch,
+    Presence,
+    RefusedByGuard,
+    Row,
+)
+from deerflow_saver.fixes._registry import Registry
+
+__all__ = [
+    "DEFECTS", "Advice", "Defect", "Finding", "InWrapper", "Patch", "Presence", "RefusedByGuard",
+    "Row", "apply", "disabled", "revert", "selected", "status",
+]  # fmt: skip
+
+DEFECTS: tuple[Defect, ...] = (
+    memory_history_folding.DEFECT,
+    overwrite_first_write.DEFECT,
+)
+"""Every known defect."""
+
+_registry = Registry(DEFECTS)
+
+
+def apply(names: Iterable[str] | None = None) -> tuple[Row, ...]:
+    """Put runtime fixes in place, where their defect is seen.
+
+    Each defect is probed, patched if it is present and there is a patch, and probed again;
+    a patch that did not help is taken back. Applying twice changes nothing.
+
+    Args:
+        names: slugs; None for all.
+
+    Returns:
+        One row for each named defect.
+
+    Raises:
+        ValueError: an unknown slug, here or in `DEERFLOW_SAVER_FIXES`.
+
+    """
+    return _registry.apply(names)
+
+
+def revert(names: Iterable[str] | None = None) -> tuple[Row, ...]:
+    """Take runtime fixes back: the very functions that were there are there again.
+
+    Args:
+        names: slugs; None for all.
+
+    Returns:
+        One row for each named defect; FAILED where somebody else has wrapped the patched
+        function meanwhile, which is left as it is.
+
+    Raises:
+        ValueError: an unknown slug.
+
+    """
+    return _registry.revert(names)
+
+
+def status(names: Iterable[str] | None = None) -> tuple[Row, ...]:
+    """What the probes see now. Changes nothing.
+
+    Args:
+        names: slugs; None for all.
+
+    Raises:
+        ValueError: an unknown slug, here or in `DEERFLOW_SAVER_FIXES`.
+
+    """
+    return _registry.status(names)
+
+
+def disabled(*names: str) -> AbstractContextManager[None]:
+    """Take fixes back for a block of code, in the whole process; all of them without names.
+
+    A fix that is asked for meanwhile is applied when the block ends. Blocks may overlap.
+
+    Raises:
+        ValueError: an unknown slug.
+
+    """
+    return _registry.disabled(*names)
+
+
+def selected(names: Iterable[str] | None = None) -> frozenset[str]:
+    """The slugs of `names` (None: all) that `DEERFLOW_SAVER_FIXES` allows.
+
+    Raises:
+        ValueError: an unknown slug, here or in `DEERFLOW_SAVER_FIXES`.
+
+    """
+    return _registry.selected(names)
