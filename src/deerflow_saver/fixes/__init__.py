@@ -19,8 +19,11 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 from deerflow_saver.fixes import (
+    finished_task_update,
+    left_checkpoint_writes,
     memory_history_folding,
     overwrite_first_write,
+    overwrite_in_command,
 )
 from deerflow_saver.fixes._fix import (
     Advice,
@@ -42,6 +45,9 @@ __all__ = [
 DEFECTS: tuple[Defect, ...] = (
     memory_history_folding.DEFECT,
     overwrite_first_write.DEFECT,
+    left_checkpoint_writes.DEFECT,
+    finished_task_update.DEFECT,
+    overwrite_in_command.DEFECT,
 )
 """Every known defect."""
 
