@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from deerflow_saver import fixes
+from deerflow_saver.fixes import DEFECTS, Patch
 from support.databases import empty_redis, fresh_postgres, numbered_redis
 from support.savers import Storage
 from support.servers import Servers
@@ -56,6 +58,31 @@ def _server(config: pytest.Config, name: str) -> str:
     if workerinput is not None:
         return workerinput[name]
     return str(getattr(config.stash[SERVERS], name))
+
+
+@pytest.fixture(scope="session")
+def usual_fixes() -> frozenset[str]:
+    """The patches that a wrapper applies by default, in place before any saver is compared."""
+    usual = [d.slug for d in DEFECTS if isinstance(d.remedy, Patch) and not d.remedy.unguarded]
+    fixes.apply(usual)
+    return fixes.applied()
+
+
+@pytest.fixture(autouse=True)
+def _the_same_fixes_in_every_test(usual_fixes: frozenset[str]) -> Iterator[None]:
+    """Patches are process-wide: what a test applies or reverts is undone."""
+    yield
+    applied = fixes.applied()
+    if applied != usual_fixes:
+        fixes.revert(applied - usual_fixes)
+        fixes.apply(usual_fixes - applied)
+
+
+@pytest.fixture
+def no_fixes(usual_fixes: frozenset[str]) -> Iterator[None]:
+    """LangGraph as it was released."""
+    with fixes.disabled():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -55,13 +55,20 @@ class Shared:
     """What a wrapper shares with its clones: the cache, the counters, the misses under way."""
 
     def __init__(
-        self, cache: HistoryCache, prefix: str, isolation: Isolation, on_event: OnEvent | None
+        self,
+        cache: HistoryCache,
+        prefix: str,
+        isolation: Isolation,
+        on_event: OnEvent | None,
+        fixes: frozenset[str] = frozenset(),
     ) -> None:
         """Start with no knowledge of any channel."""
         self.cache = cache
         self.prefix = prefix
         self.isolation = isolation
         self.on_event = on_event
+        self.fixes = fixes
+        """Slugs of `deerflow_saver.fixes` that are on."""
         self.flights = Flights()
         self._knowledge = _knowledge_of(cache, prefix)
         self._lock = threading.Lock()

@@ -32,6 +32,7 @@ from deerflow_saver.cache.base import CACHE_METHODS, HistoryCache
 from deerflow_saver.cache.memory import MemoryHistoryCache
 from deerflow_saver.errors import InvalidConfigError, UnsupportedSaverError
 from deerflow_saver.events import CacheInfo, GuardEvent, OnEvent, emit
+from deerflow_saver.fixes import Fixes, for_saver
 from deerflow_saver.guard.driver import Guarded
 from deerflow_saver.guard.guard import Guard
 from deerflow_saver.guard.locks import locks_of
@@ -73,6 +74,9 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
             `"observe"` (report and store), or `"off"`.
         strict: refuse late writes of another run on an older checkpoint as well, whatever
             their channels.
+        fixes: defects of the installed LangGraph to be mended (see `deerflow_saver.fixes`):
+            `"auto"` (default: those this saver and guard need), `"off"`, or an iterable of
+            slugs. Some are mended by patching LangGraph, in the whole process.
 
     Raises:
         UnsupportedSaverError: not a saver, already wrapped, or one with which delta
@@ -102,6 +106,7 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
         on_event: OnEvent | None = None,
         guard: Policy = "refuse",
         strict: bool = False,
+        fixes: Fixes = "auto",
     ) -> None:
         """See the class."""
         super().__init__(inner)
@@ -109,7 +114,8 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
             cache = MemoryHistoryCache()
         _check_options(cache, key_prefix, isolation, on_event)
         check_policy(guard, strict)
-        shared = Shared(cache, key_prefix or uuid.uuid4().hex, isolation, on_event)
+        on = for_saver(inner, fixes, guard=guard)
+        shared = Shared(cache, key_prefix or uuid.uuid4().hex, isolation, on_event, on)
         self._self_core = Core(inner, shared)
         self._self_guard = _guarded(self._self_core, guard, strict=strict)
 
@@ -175,7 +181,8 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
     def __deepcopy__(self, memo: dict[int, Any]) -> CachedHistorySaver:
         """A wrapper round a deep copy of the saver, with a cache of its own."""
         old = self._self_core.shared
-        shared = Shared(MemoryHistoryCache(), uuid.uuid4().hex, old.isolation, old.on_event)
+        cache, prefix = MemoryHistoryCache(), uuid.uuid4().hex
+        shared = Shared(cache, prefix, old.isolation, old.on_event, old.fixes)
         return self._self_around(copy.deepcopy(self.__wrapped__, memo), shared)
 
     def __reduce__(self) -> NoReturn:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from typing import Any
 
 from deerflow_saver.fixes import (
     finished_task_update,
@@ -25,6 +26,7 @@ from deerflow_saver.fixes import (
     overwrite_first_write,
     overwrite_in_command,
 )
+from deerflow_saver.fixes._choice import Fixes, chosen, needed
 from deerflow_saver.fixes._fix import (
     Advice,
     Defect,
@@ -38,8 +40,9 @@ from deerflow_saver.fixes._fix import (
 from deerflow_saver.fixes._registry import Registry
 
 __all__ = [
-    "DEFECTS", "Advice", "Defect", "Finding", "InWrapper", "Patch", "Presence", "RefusedByGuard",
-    "Row", "apply", "disabled", "revert", "selected", "status",
+    "DEFECTS", "Advice", "Defect", "Finding", "Fixes", "InWrapper", "Patch", "Presence",
+    "RefusedByGuard", "Row", "applied", "apply", "disabled", "for_saver", "revert", "selected",
+    "status",
 ]  # fmt: skip
 
 DEFECTS: tuple[Defect, ...] = (
@@ -103,6 +106,11 @@ def status(names: Iterable[str] | None = None) -> tuple[Row, ...]:
     return _registry.status(names)
 
 
+def applied() -> frozenset[str]:
+    """The slugs whose patch is in place in this process; nothing is probed."""
+    return _registry.applied()
+
+
 def disabled(*names: str) -> AbstractContextManager[None]:
     """Take fixes back for a block of code, in the whole process; all of them without names.
 
@@ -123,3 +131,18 @@ def selected(names: Iterable[str] | None = None) -> frozenset[str]:
 
     """
     return _registry.selected(names)
+
+
+def for_saver(inner: Any, fixes: Fixes, *, guard: str) -> frozenset[str]:
+    """Apply the patches a wrapper round `inner` needs, and say which fixes it is to have.
+
+    With `"auto"`, patches of another saver's code are left out, and those that the guard
+    makes unnecessary. What has been tried before in this process is not probed again.
+
+    Raises:
+        InvalidConfigError: `fixes` is neither `"auto"`, nor `"off"`, nor known slugs.
+
+    """
+    on = chosen(_registry, fixes)
+    _registry.ensure(needed(DEFECTS, on, inner, guard) if fixes == "auto" else on)
+    return on

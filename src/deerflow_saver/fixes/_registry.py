@@ -183,6 +183,11 @@ class Registry:
 
     # -- report -----------------------------------------------------------------------------------
 
+    def applied(self) -> frozenset[str]:
+        """The slugs whose patch is in place; nothing is probed."""
+        with self._lock:
+            return frozenset(slug for slug, state in self._states.items() if state.applied)
+
     def status(self, names: Iterable[str] | None = None) -> tuple[Row, ...]:
         """Probe, change nothing."""
         chosen, allowed = self.named(names), self.selected()
