@@ -20,11 +20,31 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from deerflow_saver.fixes import (
+    cached_node_writes,
+    cancelled_run_saves,
+    clock_behind,
+    command_as_first_input,
+    command_saved_twice,
+    delta_on_union,
+    delta_read_as_plain,
+    exit_order,
     finished_task_update,
+    fork_replays_branch,
+    fresh_thread_update,
+    half_finished_step,
     left_checkpoint_writes,
     memory_history_folding,
+    never_written_channel,
     overwrite_first_write,
     overwrite_in_command,
+    overwrite_json_form,
+    overwrite_with_sibling,
+    subgraph_hydration,
+    threads_forked_before,
+    torn_update,
+    two_writers,
+    unstable_message_ids,
+    update_never_snapshots,
 )
 from deerflow_saver.fixes._choice import Fixes, chosen, needed
 from deerflow_saver.fixes._fix import (
@@ -48,9 +68,29 @@ __all__ = [
 DEFECTS: tuple[Defect, ...] = (
     memory_history_folding.DEFECT,
     overwrite_first_write.DEFECT,
+    overwrite_json_form.DEFECT,
+    overwrite_with_sibling.DEFECT,
+    overwrite_in_command.DEFECT,
+    unstable_message_ids.DEFECT,
+    fork_replays_branch.DEFECT,
     left_checkpoint_writes.DEFECT,
     finished_task_update.DEFECT,
-    overwrite_in_command.DEFECT,
+    half_finished_step.DEFECT,
+    two_writers.DEFECT,
+    cancelled_run_saves.DEFECT,
+    clock_behind.DEFECT,
+    exit_order.DEFECT,
+    cached_node_writes.DEFECT,
+    command_saved_twice.DEFECT,
+    command_as_first_input.DEFECT,
+    torn_update.DEFECT,
+    subgraph_hydration.DEFECT,
+    fresh_thread_update.DEFECT,
+    update_never_snapshots.DEFECT,
+    never_written_channel.DEFECT,
+    delta_read_as_plain.DEFECT,
+    delta_on_union.DEFECT,
+    threads_forked_before.DEFECT,
 )
 """Every known defect."""
 

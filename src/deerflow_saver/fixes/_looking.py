@@ -1,8 +1,13 @@
-"""Run a probe so that nobody notices: no tracing, no callbacks and no config of a caller."""
+"""Run a probe so that nobody notices: no tracing, no callbacks and no config of a caller.
+
+LangGraph draws checkpoint ids from the process's random numbers, so their state is put back
+as well: who seeded them gets the same numbers with and without a probe.
+"""
 
 from __future__ import annotations
 
 import contextvars
+import random
 from collections.abc import Callable
 
 from deerflow_saver.fixes._fix import Defect, Finding, Presence
@@ -25,5 +30,9 @@ def _untraced(probe: Callable[[], Finding]) -> Finding:
     """Probes may run graphs, and LangChain would send their runs to a tracing service."""
     from langsmith import tracing_context
 
-    with tracing_context(enabled=False):
-        return probe()
+    numbers = random.getstate()
+    try:
+        with tracing_context(enabled=False):
+            return probe()
+    finally:
+        random.setstate(numbers)

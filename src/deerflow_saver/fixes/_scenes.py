@@ -17,7 +17,7 @@ from langgraph.graph import END, START, StateGraph
 
 from deerflow_saver.fixes._fix import Finding
 
-__all__ = ["Saver", "State", "agreement", "compiled", "extend", "said", "thread"]
+__all__ = ["Saver", "State", "agreement", "chain", "compiled", "extend", "said", "thread"]
 
 
 def extend(current: list[Any] | None, writes: Sequence[list[Any]]) -> list[Any]:
@@ -63,7 +63,13 @@ def compiled(
     return builder.compile(checkpointer=saver or Saver(), **options)
 
 
-def thread(name: str = "probe") -> dict[str, Any]:
+def chain(**nodes: Any) -> Any:
+    """A graph of `nodes`, one after the other."""
+    names = [START, *nodes, END]
+    return compiled(nodes, list(itertools.pairwise(names)))
+
+
+def thread(name: str = "probe") -> Any:
     """The config of a thread."""
     return {"configurable": {"thread_id": name}}
 
