@@ -68,14 +68,21 @@ def usual_fixes() -> frozenset[str]:
     return fixes.applied()
 
 
+@pytest.fixture
+def as_released() -> None:
+    """No patch is in place when the test begins; it may apply some."""
+
+
 @pytest.fixture(autouse=True)
-def _the_same_fixes_in_every_test(usual_fixes: frozenset[str]) -> Iterator[None]:
-    """Patches are process-wide: what a test applies or reverts is undone."""
-    yield
+def _the_same_fixes_for_every_test(
+    request: pytest.FixtureRequest, usual_fixes: frozenset[str]
+) -> None:
+    """Patches are process-wide: what the test before applied or reverted is undone."""
+    wanted = frozenset() if "as_released" in request.fixturenames else usual_fixes
     applied = fixes.applied()
-    if applied != usual_fixes:
-        fixes.revert(applied - usual_fixes)
-        fixes.apply(usual_fixes - applied)
+    if applied != wanted:
+        fixes.revert(applied - wanted)
+        fixes.apply(wanted - applied)
 
 
 @pytest.fixture

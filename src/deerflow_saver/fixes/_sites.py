@@ -6,6 +6,7 @@ without effect, and `CannotRevertError` says who is on top.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable
@@ -96,7 +97,7 @@ class _Wraps:
             site.module,
             site.path,
             wrapt.FunctionWrapper,
-            (site.wrapper,),
+            (_with_instance(site.wrapper) if "." in site.path else site.wrapper,),
             {"enabled": self._enabled},
         )
 
@@ -121,6 +122,20 @@ class _Wraps:
             return False
         del self._handles[site]
         return True
+
+
+def _with_instance(wrapper: Wrapper) -> Wrapper:
+    """For a method that somebody took out of the class's namespace and calls by hand."""
+
+    def wrapped_method(
+        wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if instance is None and args:
+            instance, *rest = args
+            return wrapper(functools.partial(wrapped, instance), instance, tuple(rest), kwargs)
+        return wrapper(wrapped, instance, args, kwargs)
+
+    return wrapped_method
 
 
 def require(module: str, path: str, takes: tuple[str, ...] = ()) -> None:
