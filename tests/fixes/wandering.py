@@ -18,7 +18,7 @@ from langgraph.types import Command, Overwrite, interrupt
 
 from deerflow_saver.fixes._scenes import State, said
 
-__all__ = ["Wanderer", "wander"]
+__all__ = ["DURABILITIES", "Wanderer", "walk", "wander"]
 
 DURABILITIES: tuple[Any, ...] = ("sync", "async", "exit")
 
@@ -134,20 +134,21 @@ class Wanderer:
         return None
 
 
-def wander(seed: int, steps: int, saver: Any = None, *, is_async: bool = False) -> str | None:
+async def walk(seed: int, steps: int, saver: Any = None, *, is_async: bool = False) -> str | None:
     """Take `steps` steps; the first disagreement, or None."""
+    wanderer = Wanderer(seed, saver, is_async=is_async)
+    await wanderer.call("invoke", wanderer.say(), wanderer.thread)
+    for _ in range(steps):
+        try:
+            await wanderer.step()
+            found = await wanderer.disagreement()
+        except InvalidUpdateError:
+            return None  # two pending Overwrites: the thread cannot be read, delta or not
+        if found:
+            return found
+    return None
 
-    async def run() -> str | None:
-        wanderer = Wanderer(seed, saver, is_async=is_async)
-        await wanderer.call("invoke", wanderer.say(), wanderer.thread)
-        for _ in range(steps):
-            try:
-                await wanderer.step()
-                found = await wanderer.disagreement()
-            except InvalidUpdateError:
-                return None  # two pending Overwrites: the thread cannot be read, delta or not
-            if found:
-                return found
-        return None
 
-    return asyncio.run(run())
+def wander(seed: int, steps: int, saver: Any = None, *, is_async: bool = False) -> str | None:
+    """`walk` on an event loop of its own."""
+    return asyncio.run(walk(seed, steps, saver, is_async=is_async))

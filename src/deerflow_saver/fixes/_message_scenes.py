@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import HumanMessage
@@ -46,26 +47,29 @@ _FORMS: dict[str, Any] = {
 
 def without_ids() -> Finding:
     """Two equal messages of each form, as input and by a node; read live and twice again."""
-    wrong = []
-    for schema, reducer in ((Minted, "own reducer"), (_Delivered, "LangGraph's reducer")):
-        for form, write in _FORMS.items():
-            trouble = _trouble(schema, write)
-            if trouble:
-                wrong.append(f"{form} to {reducer}: {trouble}")
+    wrong = [*_wrong(Minted, "own reducer"), *_wrong(_Delivered, "LangGraph's reducer")]
     return Finding(bool(wrong), "; ".join(wrong) or "ids are there, and the same at every read")
 
 
-def _trouble(schema: Any, write: Any) -> str | None:
-    graph = compiled({"node": lambda _state: {"messages": copy.deepcopy(write)}}, schema=schema)
-    live = _ids(graph.invoke({"messages": copy.deepcopy(write)}, thread()))
-    once, again = (_ids(graph.get_state(thread()).values) for _ in range(2))
+def _wrong(schema: Any, reducer: str) -> Iterator[str]:
+    writing: list[Any] = []
+    graph = compiled({"node": lambda _state: {"messages": writing.pop()}}, schema=schema)
+    for form, write in _FORMS.items():
+        writing.append(copy.deepcopy(write))
+        live = _ids(graph.invoke({"messages": copy.deepcopy(write)}, thread(form)))
+        reads = [_ids(graph.get_state(thread(form)).values) for _ in range(2)]
+        trouble = _trouble(live, *reads, wanted=1 if form == "Overwrite" else 2)
+        if trouble:
+            yield f"{form} to {reducer}: {trouble}"
+
+
+def _trouble(live: list[Any], once: list[Any], again: list[Any], *, wanted: int) -> str | None:
     if None in once or not once:
         return "no ids"
     if once != again:
         return "other ids at every read"
     if live != once:
         return "other ids after a reload"
-    wanted = 1 if isinstance(write, Overwrite) else 2
     return None if len(set(once)) == wanted else "equal messages are one"
 
 

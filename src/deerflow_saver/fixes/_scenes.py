@@ -38,12 +38,15 @@ def said(*words: str) -> dict[str, list[str]]:
     return {"log": list(words), "ref": list(words)}
 
 
+_numbers = itertools.count()
+
+
 class Saver(InMemorySaver):
-    """Versions without a random part: a probe leaves the process's random numbers alone."""
+    """Versions that differ from branch to branch without the process's random numbers."""
 
     def get_next_version(self, current: Any, channel: None) -> str:  # noqa: ARG002
-        """Count up."""
-        return f"{int(current or 0) + 1:032}"
+        """Count up, and never the same twice: values are stored by version."""
+        return f"{int(str(current or 0).split('.')[0]) + 1:032}.{next(_numbers):016}"
 
 
 def compiled(
