@@ -28,8 +28,8 @@ DEFECT = Defect(
     distribution="langgraph",
     probe=_probe,
     remedy=Advice(
-        "Update langgraph (1.2.16 or newer). Until then, go back only with threads whose head "
-        "stores a snapshot: send an Overwrite of the whole value by update_state first."
+        "Update langgraph (1.2.16 or newer). Until then, read each thread through the delta graph, "
+        "and write the value through the plain one: update_state with an Overwrite."
     ),
     severity="loses",
 )

@@ -24,9 +24,6 @@ DEFECT = Defect(
     upstream=("langgraph#8011",),
     distribution="langgraph",
     probe=_probe,
-    remedy=Advice(
-        "Update langgraph (1.2.5 or newer). Until then, begin a thread with a run, or seed it "
-        "with an Overwrite in a second update."
-    ),
+    remedy=Advice("Update langgraph (1.2.5 or newer). Until then, begin a thread with a run."),
     severity="loses",
 )
