@@ -200,7 +200,8 @@ def test_a_thread_forked_before_is_put_right_by_an_overwrite_at_its_head(wrap: A
     head: Any = inner.get_tuple(thread())
     for word in ("A", "B"):
         checkpoint: Any = {**head.checkpoint, "id": str(uuid6())}
-        versions = {"log": f"9.{word}", "ref": f"9.{word}"}
+        old = head.checkpoint["channel_versions"]["ref"]
+        versions = dict.fromkeys(("log", "ref"), inner.get_next_version(old, None))
         checkpoint["channel_versions"] = {**head.checkpoint["channel_versions"], **versions}
         checkpoint["channel_values"] = {"ref": ["in", "out", word]}
         inner.put_writes(head.config, [("log", [word])], f"task-{word}")

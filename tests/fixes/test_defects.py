@@ -64,6 +64,11 @@ def test_probes_are_quick(capsys: pytest.CaptureFixture[str]) -> None:
         sys.stdout.write("\n" + "\n".join(lines) + "\n")
 
 
+def failed_probes() -> list[Any]:
+    """A row is FAILED, too, where this release cannot be patched."""
+    return [row for row in fixes.status() if "probe itself failed" in row.evidence]
+
+
 class Seen(BaseCallbackHandler):
     def __init__(self) -> None:
         self.runs: list[Any] = []
@@ -90,12 +95,12 @@ def test_probes_send_nothing_to_a_tracing_service(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tracers, "get_client", client)
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
     monkeypatch.setenv("LANGSMITH_API_KEY", "none")
-    assert all(row.presence is not Presence.FAILED for row in fixes.status())
+    assert not failed_probes()
 
 
 async def test_probes_run_on_an_event_loop() -> None:
     before = asyncio.all_tasks()
-    assert all(row.presence is not Presence.FAILED for row in fixes.status())
+    assert not failed_probes()
     assert asyncio.all_tasks() == before
 
 

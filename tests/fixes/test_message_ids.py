@@ -78,7 +78,8 @@ def fixed() -> None:
 def test_as_released_some_form_changes_at_every_read() -> None:
     if as_released(SLUG):
         found = []
-        for form in FORMS.values():
+        for name in FORMS.keys() - {"overwritten in JSON"}:  # a defect of its own
+            form = FORMS[name]
             run = graph(lambda _state: {})
             live = ids(run.invoke({"messages": form()}, THREAD))
             found.append(steady(live, reads(run)))

@@ -192,6 +192,24 @@ def test_a_wrapper_that_could_not_be_taken_out_is_used_again(made_up: Any) -> No
     assert made_up.Base().add(1, 2) == 3
 
 
+def test_what_could_not_be_reverted_is_once_the_other_wrapper_is_gone(made_up: Any) -> None:
+    registry, original = Registry((defect(),)), vars(made_up.Base)["add"]
+    registry.apply()
+    ours = vars(made_up.Base)["add"]
+    made_up.Base.add = functools.wraps(ours)(lambda self, *args: ours(self, *args) + 0)
+    assert presence(registry.revert()) == [Presence.FAILED]
+    made_up.Base.add = ours
+    assert presence(registry.revert())[0] is not Presence.FAILED
+    assert vars(made_up.Base)["add"] is original
+
+
+def test_a_revert_forgets_that_a_patch_did_not_help(made_up: Any) -> None:
+    registry = Registry((defect("worse", Site(MODULE, "Base.add", worsen)),))
+    registry.apply()
+    assert presence(registry.status()) == [Presence.FAILED]
+    assert presence(registry.revert()) == [Presence.PRESENT]
+
+
 def test_a_patch_that_somebody_replaced_shows_as_failed(made_up: Any) -> None:
     registry = Registry((defect(),))
     registry.apply()

@@ -146,8 +146,9 @@ class Registry:
             return tuple(self._row(defect, self.selected()) for defect in chosen)
 
     def _revert(self, defect: Defect, state: _State) -> None:
-        patch = defect.remedy
-        if not isinstance(patch, Patch) or not state.applied:
+        """Take a patch back, or what an earlier revert could not take out."""
+        patch, was_applied = defect.remedy, state.applied
+        if not isinstance(patch, Patch) or not (state.applied or state.failure):
             return
         state.applied = False
         try:
@@ -155,7 +156,7 @@ class Registry:
         except CannotRevertError as error:
             state.failure = str(error)
         else:
-            state.reverted, state.failure = True, None
+            state.failure, state.reverted = None, state.reverted or was_applied
 
     @contextmanager
     def disabled(self, *names: str) -> Iterator[None]:
