@@ -13,9 +13,16 @@ import pytest
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command, Overwrite, interrupt
+from langgraph.types import Command, Overwrite, StateUpdate, interrupt
 
-from deerflow_saver import CachedHistorySaver, HistoryEvent, MemoryHistoryCache, NonHeadWriteError
+from deerflow_saver import (
+    CachedHistorySaver,
+    HistoryEvent,
+    MemoryHistoryCache,
+    NonHeadWriteError,
+    WriteSlotTakenError,
+    fixes,
+)
 from deerflow_saver.fixes import DEFECTS, RefusedByGuard
 from deerflow_saver.fixes._scenes import compiled, extend, said, thread
 from deerflow_saver.fixes.clock_behind import _later
@@ -40,6 +47,7 @@ def agreeing(graph: Any, config: Any = None) -> list[str]:
 def test_the_guard_answers_these() -> None:
     answered = {d.slug for d in DEFECTS if isinstance(d.remedy, RefusedByGuard)}
     ours = {"fork-replays-branch", "two-writers", "clock-behind", "cancelled-run-saves"}
+    ours.add("bulk-updates-lost")
     assert ours <= answered
 
 
@@ -64,6 +72,19 @@ def test_of_two_writers_one_is_refused() -> None:
     with pytest.raises(NonHeadWriteError):
         graph.invoke(said("in2"), thread())
     assert agreeing(graph) == ["in1", "out", "in2", "U"]
+
+
+def test_of_several_updates_in_one_superstep_none_is_lost_silently() -> None:
+    updates = [StateUpdate(said(f"u{i}"), "node") for i in range(4)]
+    words = ["in", "out", "u0", "u1", "u2", "u3"]
+    graph = compiled({"node": lambda _state: said("out")}, saver=guarded())
+    graph.invoke(said("in"), thread())
+    try:
+        graph.bulk_update_state(thread(), [updates])
+    except WriteSlotTakenError:
+        assert fixes.status(["bulk-updates-lost"])[0].presence == "present"
+        graph.bulk_update_state(thread(), [[update] for update in updates])
+    assert agreeing(graph) == words
 
 
 def test_a_turn_behind_the_clock_of_another_host_is_kept() -> None:

@@ -164,6 +164,16 @@ def test_every_patch_restores_the_very_objects_it_found() -> None:
     assert all(isinstance(site, Site) for site in sites)
 
 
+def test_where_a_probe_sees_nothing_nothing_is_touched() -> None:
+    absent = [row.slug for row in fixes.status() if row.presence is Presence.ABSENT]
+    sites = [site for d in DEFECTS if d.slug in absent for site in _sites(d)]
+    before = [_current(site) for site in sites]
+    rows = fixes.apply(absent)
+    assert {row.presence for row in rows} <= {Presence.ABSENT}
+    assert all(_current(site) is old for site, old in zip(sites, before, strict=True))
+    assert fixes.applied() == frozenset()
+
+
 def _sites(defect: Defect) -> tuple[Any, ...]:
     """The sites of a patch whose modules and attributes this release has."""
     from deerflow_saver.fixes._fix import CannotPatchError

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from deerflow_saver import CachedHistorySaver, NonHeadWriteError, WriteSlotTakenError
+from deerflow_saver import CachedHistorySaver, NonHeadWriteError, WriteSlotTakenError, fixes
 from guard.audit import written
 from guard.cells import Cell, Outcome, play
 from guard.latency import Latency
@@ -296,8 +296,12 @@ def test_an_update_as_a_task_that_spoke_replaces_what_it_said(
     body = update_as_a_finished_task(speak("p1"))
     control = run(body, empty, durability, face, None)
     guarded = run(body, empty, durability, face, "refuse")
+    if guarded.error is not None:  # a release where updates may lose each other's writes
+        assert guarded.error.startswith(WriteSlotTakenError.__name__)
+        assert guarded.before == guarded.after
+        assert fixes.status(["bulk-updates-lost"])[0].presence == "present"
+        return
     assert control.disagreeing == []
-    assert guarded.error is None
     assert guarded.refusals == []
     assert guarded.values == control.values
 

@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from deerflow_saver.fixes import (
+    bulk_updates_lost,
     cached_node_writes,
     cancelled_run_saves,
     clock_behind,
@@ -75,6 +76,7 @@ DEFECTS: tuple[Defect, ...] = (
     fork_replays_branch.DEFECT,
     left_checkpoint_writes.DEFECT,
     finished_task_update.DEFECT,
+    bulk_updates_lost.DEFECT,
     half_finished_step.DEFECT,
     two_writers.DEFECT,
     cancelled_run_saves.DEFECT,
