@@ -294,6 +294,19 @@ def test_one_slug_may_be_given_as_it_is(made_up: Any) -> None:
     assert presence(Registry((defect(), defect("other"))).apply("wrong-sum")) == [Presence.FIXED]
 
 
+def test_slugs_may_come_from_an_iterator(made_up: Any) -> None:
+    registry = Registry((defect(), defect("other")))
+    assert presence(registry.apply(iter(["wrong-sum"]))) == [Presence.FIXED]
+    assert registry.applied() == {"wrong-sum"}
+
+
+def test_a_patch_that_breaks_in_an_unforeseen_way_is_a_row(made_up: Any) -> None:
+    made_up.Base.add = property(lambda self: lambda *args: -1)
+    (row,) = Registry((defect(),)).apply()
+    assert row.presence is Presence.FAILED
+    assert "cannot be patched" in row.evidence
+
+
 @pytest.mark.parametrize(
     ("switch", "applied"),
     [("off", False), ("other", False), ("wrong-sum", True), ("other, wrong-sum", True), ("", True)],

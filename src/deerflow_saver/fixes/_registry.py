@@ -87,7 +87,8 @@ class Registry:
 
     def apply(self, names: Iterable[str] | None = None) -> tuple[Row, ...]:
         """Probe, patch what is broken, and probe again."""
-        chosen, allowed = self.named(names), self.selected(names)
+        chosen = self.named(names)
+        allowed = self.selected(defect.slug for defect in chosen)
         with self._lock:
             for defect in chosen:
                 if defect.slug in allowed:
@@ -96,11 +97,11 @@ class Registry:
 
     def ensure(self, names: Iterable[str]) -> None:
         """`apply`, but without probing again what was tried before."""
-        slugs = self.selected(names)
-        if all(self._states[slug].settled for slug in slugs):
+        patches = [d for d in self.named(self.selected(names)) if isinstance(d.remedy, Patch)]
+        if all(self._states[defect.slug].settled for defect in patches):
             return
         with self._lock:
-            for defect in self.named(slugs):
+            for defect in patches:
                 if not self._states[defect.slug].settled:
                     self._apply(defect)
 
@@ -111,11 +112,12 @@ class Registry:
         if state.disabled:
             state.wanted = True
             return
-        state.settled, state.failure = True, None
+        state.failure = None
         if look(defect)[0] is Presence.PRESENT:
             state.failure = self._put(defect, patch, state)
             if state.failure:
                 logger.warning("fix %s is not in place: %s", defect.slug, state.failure)
+        state.settled = True  # last: `ensure` reads it without the lock
 
     def _put(self, defect: Defect, patch: Patch, state: _State) -> str | None:
         """Put a patch in place; why that failed, or None."""
@@ -123,6 +125,8 @@ class Registry:
             patch.apply()
         except CannotPatchError as error:
             return f"cannot be patched: {error}"
+        except Exception as error:  # noqa: BLE001 - a release that nobody foresaw is a row, too
+            return f"cannot be patched: {type(error).__name__}: {error}"
         presence, evidence = look(defect)
         if presence is Presence.ABSENT:
             state.applied, state.reverted = True, False
