@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from deerflow_saver.fixes import (
+    _choice,
     bulk_updates_lost,
     cached_node_writes,
     cancelled_run_saves,
@@ -59,11 +60,12 @@ from deerflow_saver.fixes._fix import (
     Row,
 )
 from deerflow_saver.fixes._registry import Registry
+from deerflow_saver.fixes._saver_defects import SAVER_DEFECTS
 
 __all__ = [
     "DEFECTS", "Advice", "Defect", "Finding", "Fixes", "InWrapper", "Patch", "Presence",
-    "RefusedByGuard", "Row", "applied", "apply", "disabled", "for_saver", "revert", "selected",
-    "status",
+    "RefusedByGuard", "Row", "applied", "apply", "disabled", "for_saver", "is_on", "revert",
+    "selected", "status",
 ]  # fmt: skip
 
 DEFECTS: tuple[Defect, ...] = (
@@ -93,6 +95,7 @@ DEFECTS: tuple[Defect, ...] = (
     delta_read_as_plain.DEFECT,
     delta_on_union.DEFECT,
     threads_forked_before.DEFECT,
+    *SAVER_DEFECTS,
 )
 """Every known defect."""
 
@@ -173,6 +176,11 @@ def selected(names: Iterable[str] | None = None) -> frozenset[str]:
 
     """
     return _registry.selected(names)
+
+
+def is_on(slug: str, fixes: Fixes) -> bool:
+    """Whether a wrapper with this `fixes` argument is to have the fix `slug`."""
+    return _choice.is_on(_registry, slug, fixes)
 
 
 def for_saver(inner: Any, fixes: Fixes, *, guard: str) -> frozenset[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.fixes._fix import Defect, Patch
 from deerflow_saver.fixes._registry import Registry
 
-__all__ = ["Fixes", "chosen", "needed"]
+__all__ = ["Fixes", "chosen", "is_on", "needed"]
 
 Fixes = Literal["auto", "off"] | Iterable[str]
 """`CachedHistorySaver`'s argument: what its saver needs, nothing, or those slugs."""
@@ -34,6 +34,16 @@ def chosen(registry: Registry, fixes: Any) -> frozenset[str]:
     except (TypeError, ValueError) as error:
         msg = f"fixes: {error}"
         raise InvalidConfigError(msg) from error
+
+
+def is_on(registry: Registry, slug: str, fixes: Any) -> bool:
+    """Whether `fixes` leaves one slug on; what is wrong with `fixes` is said by `chosen`."""
+    if not isinstance(fixes, str | Collection):
+        return False  # it can be looked through only once
+    try:
+        return slug in chosen(registry, fixes)
+    except InvalidConfigError:
+        return False
 
 
 def needed(defects: Iterable[Defect], on: frozenset[str], inner: Any, guard: str) -> list[str]:
