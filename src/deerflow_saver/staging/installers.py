@@ -79,14 +79,15 @@ def shown_index(index: str | None) -> str:
     return f"the package index {_CREDENTIALS.sub('', index)}"
 
 
-def run_installer(argv: Sequence[str], index: str | None, settings: Mapping[str, str]) -> str:
+def run_installer(
+    program: str, argv: Sequence[str], index: str | None, settings: Mapping[str, str]
+) -> str:
     """Run `argv` outside of any project, with `settings` in its environment; its output.
 
     Raises:
-        StagingError: it failed or took too long; the message names `index`.
+        StagingError: it failed or took too long; the message names `program` and `index`.
 
     """
-    program = Path(argv[0]).name
     variables = {name: value for name, value in os.environ.items() if name not in _INHERITED}
     try:
         ended = subprocess.run(  # noqa: S603 - uv or pip, with arguments made here

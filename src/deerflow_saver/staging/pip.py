@@ -53,7 +53,7 @@ class Pip:
 
     def make(self, folder: Path) -> None:
         """Make it without pip: the one at `home` installs there."""
-        run_installer([base_python(), "-m", "venv", "--without-pip", str(folder)], None, {})
+        run_installer("venv", [base_python(), "-m", "venv", "--without-pip", str(folder)], None, {})
 
     def install(self, python: Path, requirements: Iterable[str], before: datetime | None) -> None:
         """Install from afar; pip compiles what it installs."""
@@ -62,8 +62,10 @@ class Pip:
     def _run(self, *argv: str, python: Path | None = None) -> str:
         publish(self.home, _make_new_pip)
         target = ["--python", str(python)] if python else []
-        command = [str(interpreter_of(self.home)), "-m", "pip", *target, argv[0], "--quiet"]
-        return run_installer([*command, *argv[1:]], os.environ.get("PIP_INDEX_URL"), _PATIENCE)
+        command = [str(interpreter_of(self.home)), "-m", "pip", *target, argv[0], "-qq"]
+        return run_installer(
+            "pip", [*command, *argv[1:]], os.environ.get("PIP_INDEX_URL"), _PATIENCE
+        )
 
     def _uploaded(self, version: str) -> datetime | None:
         """When langgraph `version` was uploaded, from the index's JSON page.
@@ -95,10 +97,10 @@ class Pip:
 
 
 def _make_new_pip(folder: Path) -> None:
-    run_installer([base_python(), "-m", "venv", str(folder)], None, {})
-    upgrade = ["-m", "pip", "install", "--quiet", "--upgrade", _NEW_ENOUGH]
+    run_installer("venv", [base_python(), "-m", "venv", str(folder)], None, {})
+    upgrade = ["-m", "pip", "install", "-qq", "--upgrade", _NEW_ENOUGH]
     index = os.environ.get("PIP_INDEX_URL")
-    run_installer([str(interpreter_of(folder)), *upgrade], index, _PATIENCE)
+    run_installer("pip", [str(interpreter_of(folder)), *upgrade], index, _PATIENCE)
 
 
 def _uploaded_prior_to(before: datetime | None) -> list[str]:

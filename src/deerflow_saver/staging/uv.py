@@ -47,7 +47,7 @@ class Uv:
 
     def _run(self, *argv: str) -> None:
         index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
-        run_installer([self.binary, *argv], index, _PATIENCE)
+        run_installer("uv", [self.binary, *argv], index, _PATIENCE)
 
 
 def _exclude_newer(before: datetime | None) -> list[str]:
