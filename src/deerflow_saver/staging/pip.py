@@ -41,7 +41,7 @@ class Pip:
     def lock(self, requirements: Iterable[str], before: datetime | None) -> Mapping[str, Locked]:
         """Read pip's report; it tells no upload times, so langgraph's is asked of the index."""
         options = ["--dry-run", "--ignore-installed", "--report", "-"]
-        said = self._run("install", *options, *_uploaded_prior_to(before), *requirements)
+        said = self._run("install", "-qq", *options, *_uploaded_prior_to(before), *requirements)
         found = [item["metadata"] for item in json.loads(said)["install"]]
         return {
             item["name"]: Locked(
@@ -57,7 +57,7 @@ class Pip:
 
     def install(self, python: Path, requirements: Iterable[str], before: datetime | None) -> None:
         """Install from afar; pip compiles what it installs."""
-        self._run("install", *_uploaded_prior_to(before), *requirements, python=python)
+        self._run("install", "-qq", *_uploaded_prior_to(before), *requirements, python=python)
 
     def _run(self, *argv: str, python: Path | None = None) -> str:
         publish(self.home, _make_new_pip)
