@@ -61,10 +61,13 @@ def write_page(page: Path, text: str) -> None:
     """Put `text` between the page's markers.
 
     Raises:
-        StagingError: the page has no markers.
+        StagingError: the page cannot be read, or has no markers.
 
     """
-    before, began, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    try:
+        before, began, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    except OSError as error:
+        raise StagingError(str(error)) from error
     _, ended, after = rest.partition(END)
     if not began or not ended:
         raise StagingError(f"{page} has no {BEGIN} ... {END}")

@@ -104,10 +104,18 @@ def _read(report: Path) -> Sighting:
         told = [child for child in case if child.tag in {"failure", "error", "skipped"}]
         passed += not told
         for child in told:
-            message = child.get("message") or child.text or child.tag
+            message = child.get("message") or child.tag
+            if child.tag == "error":
+                message = f"{message}: {_cause(child.text or '')}"
             shows = child.tag == "failure" and _SHOWS.match(message)
             (failed if shows else broken).append(_shortened(f"{case.get('name')}: {message}"))
     return Sighting(passed, tuple(failed), tuple(broken))
+
+
+def _cause(text: str) -> str:
+    """The lines that pytest marks as the error, or else all."""
+    marked = [line[1:] for line in text.splitlines() if line.startswith("E ")]
+    return " ".join(marked) or text
 
 
 def _shortened(text: str) -> str:
