@@ -25,6 +25,7 @@ from deerflow_saver.staging.pip import Pip
 from deerflow_saver.staging.releases import DISTRIBUTIONS, known, resolve
 from deerflow_saver.staging.uv import Uv
 
+ROOT = Path(__file__).parents[2]
 CLOSED = "http://somebody:secret@127.0.0.1:9/simple"
 UPLOADED = datetime(2026, 11, 5, 2, 20, 37, tzinfo=UTC)
 
@@ -173,9 +174,9 @@ def test_an_unknown_release_is_resolved_as_of_its_day(asked: str) -> None:
 
 
 def uv() -> Uv:
+    """`make` installs one into .venv, for whatever environment the tests run in."""
     found = find_installer(Path("unused"))
-    assert isinstance(found, Uv)  # `make` installs it into .venv
-    return found
+    return found if isinstance(found, Uv) else Uv(str(ROOT / ".venv" / "bin" / "uv"))
 
 
 @pytest.mark.parametrize("program", ["uv", "pip"])
@@ -216,9 +217,20 @@ def test_nothing_of_the_callers_path_or_pytest_is_inherited(
     assert seen.stdout.split() == [str(tmp_path), "None", "yes", "too"]
 
 
-def test_a_run_that_takes_too_long_is_ended() -> None:
+def test_a_run_that_takes_too_long_is_ended_and_may_clean_up(tmp_path: Path) -> None:
+    code = """
+import pathlib, sys, time
+started, cleaned = map(pathlib.Path, sys.argv[1:])
+try:
+    started.touch()
+    time.sleep(600)
+finally:
+    cleaned.touch()
+"""
+    started, cleaned = tmp_path / "started", tmp_path / "cleaned"
     with pytest.raises(StagingError, match="did not end"):
-        installed().run(["-c", "import time; time.sleep(60)"], timeout=0.5)
+        installed().run(["-c", code, str(started), str(cleaned)], timeout=5)
+    assert cleaned.exists() == started.exists()
 
 
 def test_run_in_runs_in_the_releases_environment(

