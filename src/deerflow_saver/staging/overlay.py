@@ -106,7 +106,13 @@ def apply_diff(folder: Path, diff: Path) -> Reject | None:
         return None
     left = sorted(folder.rglob("*.rej"))
     hunks = "\n".join(path.read_text(encoding="utf-8").strip() for path in left)
-    return Reject(f"{ended.stdout}{ended.stderr}".strip(), hunks)
+    return Reject(_said(f"{ended.stdout}{ended.stderr}".strip()), hunks)
+
+
+def _said(text: str) -> str:
+    """Leave out the lines that git searched for: they are the hunk again."""
+    lines = [line for line in text.splitlines() if line.startswith("error: ")]
+    return "\n".join(line for line in lines if "while searching for" not in line) or text
 
 
 _APPLIERS = {
