@@ -12,6 +12,7 @@ __all__ = [
     "NonHeadWriteError",
     "PrunedHistoryError",
     "RefusedWriteError",
+    "StagingError",
     "UnsupportedSaverError",
     "WriteSlotTakenError",
 ]
@@ -206,6 +207,10 @@ class WriteSlotTakenError(RefusedWriteError):
         "What works: update as a node that has not finished in this step, finish the step "
         "first (resume it), or name another task_id in the StateUpdate."
     )
+
+
+class StagingError(DeerflowSaverError, RuntimeError):
+    """A LangGraph release, or a change staged for it, could not be tried; the message says why."""
 
 
 class DeerflowSaverWarning(UserWarning):
