@@ -18,10 +18,10 @@ WORKERS ?= 2
 # Passed on to pytest, as in `make unit ARGS="-k history -x"`.
 ARGS ?=
 
-.PHONY: help demo test lint types unit bench docs coverage format lock clean
+.PHONY: help demo test lint types unit bench matrix-check docs coverage format lock clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(STAMP)  ## Show what the package does, on SQLite and a real Postgres
 	@$(VENV)/bin/deerflow-saver demo
@@ -48,6 +48,9 @@ unit: $(STAMP)  ## The tests alone, the docs' code blocks among them
 
 bench: $(STAMP)  ## The benchmark's smoke run
 	@$(PY) -m bench --quick
+
+matrix-check: $(STAMP)  ## Measure the lowest and the newest LangGraph again, compare with docs/compatibility.md
+	@$(VENV)/bin/deerflow-saver fixes matrix --release 1.2.0 --release latest --check docs/compatibility.md
 
 docs: $(STAMP)  ## Run the code blocks of the README and the docs
 	@$(PY) -m pytest tests/test_docs.py $(ARGS)

@@ -10,6 +10,7 @@ saver's `INSERT OR REPLACE` would delete the first child without an error.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,17 @@ from urllib.parse import unquote, urlsplit
 
 from deerflow_saver.errors import InvalidConfigError
 
-__all__ = ["ALLOW_SETTING", "FenceReport", "Fork", "check", "install", "remove"]
+__all__ = [
+    "ALLOW_SETTING",
+    "LITE_DELTA",
+    "PG_DELTA",
+    "FenceReport",
+    "Fork",
+    "check",
+    "found_by",
+    "install",
+    "remove",
+]
 
 NAME = "deerflow_saver_fence"
 ALLOW_SETTING = "deerflow_saver.allow_fork"
@@ -46,12 +57,13 @@ class FenceReport:
     forks: tuple[Fork, ...] = ()
 
 
-_PG_DELTA = """(
+PG_DELTA = """(
     coalesce(jsonb_typeof({m}->'deerflow_delta_channels') = 'array'
         AND jsonb_array_length({m}->'deerflow_delta_channels') > 0, false)
     OR {m} ? 'counters_since_delta_snapshot'
     OR coalesce({m}->>'step' = '-2', false)
     OR coalesce({m}->>'deerflow_checkpoint_channel_mode' = 'delta', false))"""
+"""Whether the metadata `{m}` of a checkpoint shows delta channels, as a Postgres condition."""
 
 _PG_INSTALL = f"""
 CREATE OR REPLACE FUNCTION {NAME}() RETURNS trigger LANGUAGE plpgsql AS $fence$
@@ -67,10 +79,10 @@ BEGIN
         WHERE thread_id = NEW.thread_id AND checkpoint_ns = NEW.checkpoint_ns
         ORDER BY checkpoint_id DESC LIMIT 1;
     IF NOT FOUND THEN
-        IF NEW.parent_checkpoint_id IS NULL OR NOT {_PG_DELTA.format(m="NEW.metadata")} THEN
+        IF NEW.parent_checkpoint_id IS NULL OR NOT {PG_DELTA.format(m="NEW.metadata")} THEN
             RETURN NEW;
         END IF;
-    ELSIF NOT ({_PG_DELTA.format(m="NEW.metadata")} OR {_PG_DELTA.format(m="head.metadata")})
+    ELSIF NOT ({PG_DELTA.format(m="NEW.metadata")} OR {PG_DELTA.format(m="head.metadata")})
         OR (head.checkpoint_id = NEW.checkpoint_id
             AND head.parent_checkpoint_id IS NOT DISTINCT FROM NEW.parent_checkpoint_id)
         OR (head.checkpoint_id = NEW.parent_checkpoint_id
@@ -97,26 +109,27 @@ HAVING count(*) > 1 AND max(CASE WHEN {delta} THEN 1 ELSE 0 END) = 1
 ORDER BY thread_id, checkpoint_ns, parent_checkpoint_id
 """
 
-_LITE_DELTA = """(CASE
+LITE_DELTA = """(CASE
     WHEN NOT json_valid(CAST({m} AS TEXT)) THEN 0
     WHEN json_array_length(CAST({m} AS TEXT), '$.deerflow_delta_channels') > 0 THEN 1
     WHEN json_type(CAST({m} AS TEXT), '$.counters_since_delta_snapshot') = 'object' THEN 1
     WHEN json_extract(CAST({m} AS TEXT), '$.step') = -2 THEN 1
     WHEN json_extract(CAST({m} AS TEXT), '$.deerflow_checkpoint_channel_mode') = 'delta' THEN 1
     ELSE 0 END = 1)"""
+"""The same for SQLite."""
 _LITE_HEAD = """SELECT checkpoint_id, parent_checkpoint_id, metadata FROM checkpoints
         WHERE thread_id = NEW.thread_id AND checkpoint_ns = NEW.checkpoint_ns
         ORDER BY checkpoint_id DESC LIMIT 1"""
 _LITE_INSTALL = f"""
 CREATE TRIGGER IF NOT EXISTS {NAME} BEFORE INSERT ON checkpoints BEGIN
     SELECT RAISE(ABORT, '{_MESSAGE}') FROM ({_LITE_HEAD}) AS head
-    WHERE ({_LITE_DELTA.format(m="NEW.metadata")} OR {_LITE_DELTA.format(m="head.metadata")})
+    WHERE ({LITE_DELTA.format(m="NEW.metadata")} OR {LITE_DELTA.format(m="head.metadata")})
         AND NOT (head.checkpoint_id = NEW.checkpoint_id
             AND head.parent_checkpoint_id IS NEW.parent_checkpoint_id)
         AND NOT (head.checkpoint_id IS NEW.parent_checkpoint_id
             AND NEW.checkpoint_id > head.checkpoint_id);
     SELECT RAISE(ABORT, '{_MESSAGE}')
-    WHERE NEW.parent_checkpoint_id IS NOT NULL AND {_LITE_DELTA.format(m="NEW.metadata")}
+    WHERE NEW.parent_checkpoint_id IS NOT NULL AND {LITE_DELTA.format(m="NEW.metadata")}
         AND NOT EXISTS ({_LITE_HEAD});
 END
 """  # noqa: S608 - built from constants
@@ -142,12 +155,16 @@ def remove(url: str) -> None:
 
 def check(url: str) -> FenceReport:
     """Whether the fence is there, and which checkpoints are forked."""
-    if _is_postgres(url):
-        ask, installed, delta = _postgres, _PG_INSTALLED, _PG_DELTA
-    else:
-        ask, installed, delta = _sqlite, _LITE_INSTALLED, _LITE_DELTA
-    forks = ask(url, _FORKS.format(delta=delta.format(m="metadata")))
-    return FenceReport(bool(ask(url, installed)), tuple(Fork(*found) for found in forks))
+    postgres = _is_postgres(url)
+    ask = _postgres if postgres else _sqlite
+    return found_by(lambda statement: ask(url, statement), postgres=postgres)
+
+
+def found_by(ask: Callable[[str], list[Any]], *, postgres: bool) -> FenceReport:
+    """The same through `ask`, which runs a reading statement and gives its rows."""
+    installed, delta = (_PG_INSTALLED, PG_DELTA) if postgres else (_LITE_INSTALLED, LITE_DELTA)
+    forks = ask(_FORKS.format(delta=delta.format(m="metadata")))
+    return FenceReport(bool(ask(installed)), tuple(Fork(*found) for found in forks))
 
 
 def _is_postgres(url: str) -> bool:

@@ -1,0 +1,1 @@
+"""What can go wrong here: with this release, this saver, this database."""
