@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from deerflow_saver import fixes
 from deerflow_saver.cli.__main__ import main
 from deerflow_saver.errors import StagingError
 from deerflow_saver.fixes import DEFECTS
@@ -17,6 +18,7 @@ from deerflow_saver.staging.environments import installed
 from deerflow_saver.staging.matrix import Column, cell, differences, measured, measured_here
 from deerflow_saver.staging.releases import known
 from deerflow_saver.staging.scenarios.catalogue import ALL
+from deerflow_saver.staging.scenarios.playing import played
 from deerflow_saver.staging.scenarios.scenario import EVERY
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
@@ -203,6 +205,17 @@ def test_the_status_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["slug"] for row in rows] == [defect.slug for defect in DEFECTS]
     assert main(["fixes", "status"]) == status
     assert status in {0, 1}
+
+
+@pytest.mark.parametrize("saver", ["p", "ap"])
+@pytest.mark.filterwarnings("ignore")
+def test_the_probe_for_a_stored_none_says_what_a_database_shows(
+    saver: str, postgres_database: str
+) -> None:
+    scenario = next(one for one in ALL if one.slug == "postgres-none-seed")
+    cells = list(played([scenario], saver, postgres_database))
+    row = next(row for row in fixes.status() if row.slug == scenario.slug)
+    assert [one.outcome for one in cells] == [str(row.presence)]
 
 
 def test_a_switch_that_names_no_fix_is_bad_usage(
