@@ -14,9 +14,9 @@ __all__ = ["as_text"]
 
 _EVIDENCE = 100
 _REMEDIES = {
-    "patch": "CachedHistorySaver applies a fix",
+    "patch": "CachedHistorySaver patches it, or its guard refuses",
     "wrapper": "CachedHistorySaver answers rightly",
-    "guard": "the guard refuses",
+    "guard": "CachedHistorySaver refuses",
     "advice": "advice",
 }
 _ORDERS = {
