@@ -2,6 +2,52 @@
 
 from __future__ import annotations
 
+from deerflow_saver.state.delta import (
+    DELTA_MESSAGES_FIELD,
+    ReducerDeltaChannel,
+    delta_field,
+    delta_messages_field,
+)
 from deerflow_saver.state.messages import merge_message_writes
+from deerflow_saver.state.reducers import (
+    merge_artifacts,
+    merge_delegations,
+    merge_goal,
+    merge_promoted,
+    merge_sandbox,
+    merge_skill_context,
+    merge_todos,
+    merge_viewed_images,
+)
+from deerflow_saver.state.schema import (
+    adapt_state_schema_for_mode,
+    get_thread_state_schema,
+    normalize_middleware_state_schemas,
+)
+from deerflow_saver.state.thread_state import (
+    THREAD_STATE_REDUCER_FIELDS,
+    DeltaThreadState,
+    ThreadState,
+)
 
-__all__ = ["merge_message_writes"]
+__all__ = [
+    "DELTA_MESSAGES_FIELD",
+    "THREAD_STATE_REDUCER_FIELDS",
+    "DeltaThreadState",
+    "ReducerDeltaChannel",
+    "ThreadState",
+    "adapt_state_schema_for_mode",
+    "delta_field",
+    "delta_messages_field",
+    "get_thread_state_schema",
+    "merge_artifacts",
+    "merge_delegations",
+    "merge_goal",
+    "merge_message_writes",
+    "merge_promoted",
+    "merge_sandbox",
+    "merge_skill_context",
+    "merge_todos",
+    "merge_viewed_images",
+    "normalize_middleware_state_schemas",
+]
