@@ -49,7 +49,7 @@ def test_a_thread_keeps_its_sandbox(existing: Any, new: Any, merged: Any) -> Non
 
 
 def test_another_sandbox_is_a_conflict() -> None:
-    with pytest.raises(ValueError, match="^Conflicting sandbox state updates: 'x' != 'y'$"):
+    with pytest.raises(ValueError, match=r"^Conflicting sandbox state updates: 'x' != 'y'$"):
         merge_sandbox({"sandbox_id": "x"}, {"sandbox_id": "y"})
     with pytest.raises(ValueError, match="updates: 'x' != None"):
         merge_sandbox({"sandbox_id": "x"}, {})
