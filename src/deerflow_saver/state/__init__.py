@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from deerflow_saver.state.ancestry import (
+    checkpoint_configurable,
+    checkpoint_messages,
+    checkpoint_metadata,
+    has_pending_tasks,
+    is_duration_only_checkpoint,
+    is_metadata_only_checkpoint,
+)
 from deerflow_saver.state.delta import (
     DELTA_MESSAGES_FIELD,
     ReducerDeltaChannel,
     delta_field,
     delta_messages_field,
+)
+from deerflow_saver.state.lineage import (
+    afind_base_before_message,
+    afind_checkpoint_before_message,
+    find_base_before_message,
+    find_checkpoint_before_message,
+    find_checkpoint_before_message_chronologically,
+)
+from deerflow_saver.state.lineage_errors import (
+    CheckpointLineageError,
+    CheckpointLineageIntegrityError,
+    CheckpointParentMissingError,
 )
 from deerflow_saver.state.messages import merge_message_writes
 from deerflow_saver.state.reducers import (
@@ -33,13 +53,27 @@ from deerflow_saver.state.thread_state import (
 __all__ = [
     "DELTA_MESSAGES_FIELD",
     "THREAD_STATE_REDUCER_FIELDS",
+    "CheckpointLineageError",
+    "CheckpointLineageIntegrityError",
+    "CheckpointParentMissingError",
     "DeltaThreadState",
     "ReducerDeltaChannel",
     "ThreadState",
     "adapt_state_schema_for_mode",
+    "afind_base_before_message",
+    "afind_checkpoint_before_message",
+    "checkpoint_configurable",
+    "checkpoint_messages",
+    "checkpoint_metadata",
     "delta_field",
     "delta_messages_field",
+    "find_base_before_message",
+    "find_checkpoint_before_message",
+    "find_checkpoint_before_message_chronologically",
     "get_thread_state_schema",
+    "has_pending_tasks",
+    "is_duration_only_checkpoint",
+    "is_metadata_only_checkpoint",
     "merge_artifacts",
     "merge_delegations",
     "merge_goal",
