@@ -13,7 +13,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import interrupt
 
-__all__ = ["builder", "compiled", "raw_child", "thread", "visible"]
+__all__ = ["builder", "compiled", "raw_child", "schema", "thread", "visible"]
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -50,7 +50,8 @@ _REDUCERS: dict[str, tuple[Any, Any]] = {
 
 
 @cache
-def _schema(mode: str, frequency: int) -> Any:
+def schema(mode: str, frequency: int = 3) -> Any:
+    """The state of either mode."""
     fields: dict[str, Any] = {"title": str, "hint": Annotated[str, EphemeralValue], "do": str}
     for name, (kind, reducer) in _REDUCERS.items():
         how: Any = _one(reducer)
@@ -78,7 +79,7 @@ def _ask(state: Any) -> dict[str, Any]:
 
 def builder(mode: str, frequency: int = 3) -> Any:
     """Two nodes side by side, one of which may ask."""
-    made = StateGraph(_schema(mode, frequency))
+    made = StateGraph(schema(mode, frequency))
     made.add_node("work", _work)
     made.add_node("ask", _ask)
     for name in ("work", "ask"):

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from deerflow_saver._arguments import argument
 from deerflow_saver._plan import Plan
-from deerflow_saver.errors import RefusedWriteError
+from deerflow_saver.channel_mode.gate import mismatch_at
+from deerflow_saver.errors import CheckpointModeMismatchError, RefusedWriteError
 from deerflow_saver.guard.calls import Put, Target, Writes, put_of, target_of, writes_of
 from deerflow_saver.guard.clock import observe
 from deerflow_saver.guard.fence import Call, Forecast, Look, Seen, Session
@@ -56,7 +57,7 @@ def _put(guard: Guard, put: Put, store: Store) -> Plan[Any]:
     namespace, run = guard.namespace(put.target), guard.state.run_of(put.target.names)
     guard.refuse_behind(put, namespace, run)
     namespace.expect(put.signal.channels)
-    if not guard.must_look_before_put(namespace, put):
+    if not put.target.full and not guard.must_look_before_put(namespace, put):
         return (yield from store(*put.call[1:]))
     return (
         yield from _fenced(put.target, lambda s: _judged_put(guard, put, namespace, run, s, store))
@@ -88,7 +89,8 @@ def _judged_put(
     # Something may have been refused while this call waited
     guard.refuse_behind(put, namespace, run, again=True)
     forecast = guard.foresee(look, namespace, run, judge, decide)
-    stored = yield from _decided(session, look, forecast, decide, store)
+    vet = _vetting(target, namespace, session)
+    stored = yield from _decided(session, look, forecast, vet, decide, store)
     guard.stored_put(put, namespace, run, stamp)
     return stored
 
@@ -97,11 +99,21 @@ def _decided(
     session: Session,
     look: Look,
     forecast: Forecast | None,
+    vet: Callable[[Seen], Plan[None]] | None,
     decide: Callable[[Seen], Call],
     store: Store,
 ) -> Plan[Any]:
-    """Look, decide and store; or decide by a forecast, and store if it holds."""
-    seen = (yield "look", (session, look)) if forecast is None else forecast.foreseen
+    """Look, decide and store; or decide by a forecast, and store if it holds.
+
+    What is to be vetted cannot depend on a forecast: that may take another read.
+    """
+    if forecast is None or vet is not None:
+        forecast = None
+        seen = yield "look", (session, look)
+    else:
+        seen = forecast.foreseen
+    if vet is not None:
+        yield from vet(seen)
     return (yield from _through(session, store(*decide(seen)[1:]), forecast))
 
 
@@ -120,7 +132,7 @@ def guarded_writes(guard: Guard, call: Call, store: Store) -> Plan[Any]:
 def _writes(guard: Guard, writes: Writes, store: Store) -> Plan[Any]:
     namespace, run = guard.namespace(writes.target), guard.state.run_of(writes.target.names)
     guard.refuse_behind(writes, namespace, run)
-    if not guard.must_look_before_writes(namespace, writes):
+    if not writes.target.full and not guard.must_look_before_writes(namespace, writes):
         guard.wrote(writes, namespace, run)  # it may be, from now on
         return (yield from store(*writes.call[1:]))
     return (
@@ -156,15 +168,39 @@ def _judged_writes(
 
     guard.refuse_behind(writes, namespace, run, again=True)
     forecast = guard.foresee(look, namespace, run, judge, decide)
+    vet = _vetting(target, namespace, session)
     try:
-        stored = yield from _decided(session, look, forecast, decide, store)
-    except RefusedWriteError:
+        stored = yield from _decided(session, look, forecast, vet, decide, store)
+    except (RefusedWriteError, CheckpointModeMismatchError):
         raise
     except BaseException:  # it may have been stored all the same
         guard.wrote(writes, namespace, run)
         raise
     guard.wrote(writes, namespace, run)
     return stored
+
+
+def _vetting(
+    target: Target, namespace: Namespace, session: Session
+) -> Callable[[Seen], Plan[None]] | None:
+    """Refuses a call made in full mode if the thread is delta by now, in one step with it.
+
+    What the head's metadata tells was looked at already; the rest is read once per head that
+    this process did not put. A namespace without a head goes by the root graph's. None for
+    calls in no mode, or in delta mode.
+    """
+
+    def vet(seen: Seen) -> Plan[None]:
+        head = seen.head
+        if head is not None and head.checkpoint_id == namespace.full_head:
+            return
+        if head is not None and head.signal.delta:
+            raise mismatch_at(target.head_config())
+        if head is not None or target.checkpoint_ns:
+            yield "vet", (session, target.head_config(root=head is None))
+        namespace.full_head = None if head is None else head.checkpoint_id
+
+    return vet if target.full else None
 
 
 def forgetting(guard: Guard, threads: list[Any] | None, plan: Plan[T]) -> Plan[T]:
