@@ -130,7 +130,7 @@ def _ensure(config: RunnableConfig, channels: Channels | None) -> Plan[None]:
     selected = configurable(config).get("checkpoint_id")
     head = yield "get_tuple", _head_of(config)
     yield from judge_row(head, channels)
-    if selected and head is not None and head.checkpoint["id"] != selected:
+    if selected and configurable(getattr(head, "config", None)).get("checkpoint_id") != selected:
         row = yield "get_tuple", config
         yield from judge_row(row, channels)
 
@@ -165,7 +165,7 @@ def judge_row(row: Any, channels: Channels | None = None) -> Plan[None]:
         histories = yield "history", {"config": row.config, "channels": list(doubtful)}
         delta = any(_replays(history) for history in histories.values())
     if delta:
-        raise mismatch_at(row.config)
+        raise mismatch_at(getattr(row, "config", None))
 
 
 def _replays(history: Mapping[str, Any]) -> bool:
