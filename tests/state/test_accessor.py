@@ -407,3 +407,21 @@ def test_it_works_through_the_wrapper(mode: Any) -> None:
     assert visible(accessor.get(thread()))["log"] == ["in", "work 1", "more"]
     assert accessor.get(thread()).values["facts"] == {"only": 1}
     assert len(accessor.history(thread(), limit=2)) == 2
+
+
+@pytest.mark.parametrize("mode", ["full", "delta"])
+@every_sync_case
+def test_snapshots_are_the_graphs_own_and_carry_no_mode(
+    case: SaverCase, storage: Storage, mode: Any
+) -> None:
+    with case.open(storage) as saver:
+        accessor = bound(mode, saver)
+        for _ in range(2):
+            accessor.graph.invoke({"log": ["in"]}, thread())
+        plain = compiled(mode, saver)
+        states = accessor.history(thread())
+        assert states == list(plain.get_state_history(thread()))
+        for state in states:
+            assert accessor.get(state.config) == plain.get_state(state.config)
+        assert accessor.get(thread()) == plain.get_state(thread())
+        assert accessor.get(thread("none")) == plain.get_state(thread("none"))

@@ -33,6 +33,7 @@ __all__ = [
     "asks_for_full",
     "checkpoint_metadata_uses_delta",
     "checkpoint_tuple_uses_delta",
+    "claims_mode",
     "discard_internal_mode",
     "inject_checkpoint_mode",
     "is_reserved",
@@ -128,7 +129,7 @@ def ambient_mode_hidden() -> Iterator[None]:
     a mark from around would fill; so what the call says itself must be all there is.
     """
     around = var_child_runnable_config.get()
-    if not around or not _claims_mode(around):
+    if not around or not claims_mode(around):
         yield
         return
     token = var_child_runnable_config.set(discard_internal_mode(around))
@@ -138,7 +139,8 @@ def ambient_mode_hidden() -> Iterator[None]:
         var_child_runnable_config.reset(token)
 
 
-def _claims_mode(config: Mapping[str, Any]) -> bool:
+def claims_mode(config: Mapping[str, Any]) -> bool:
+    """Whether a config carries a mode."""
     names, metadata = config.get("configurable") or {}, config.get("metadata") or {}
     return INTERNAL_CHECKPOINT_MODE_KEY in names or CHECKPOINT_MODE_METADATA_KEY in metadata
 

@@ -31,6 +31,7 @@ from deerflow_saver.channel_mode.gate import (
 )
 from deerflow_saver.channel_mode.marker import (
     ambient_mode_hidden,
+    claims_mode,
     discard_internal_mode,
     with_checkpoint_mode,
 )
@@ -101,15 +102,13 @@ class CheckpointStateAccessor:
         """
         with ambient_mode_hidden():
             snapshot = self._calling().get_state(self._prepared(config), **options)
-        raise_if_snapshot_incompatible(snapshot, self.mode)
-        return snapshot  # type: ignore[no-any-return]
+        return self._passed(snapshot)
 
     async def aget(self, config: RunnableConfig, **options: Any) -> StateSnapshot:
         """`get` on the async face."""
         with ambient_mode_hidden():
             snapshot = await self._calling().aget_state(self._prepared(config), **options)
-        raise_if_snapshot_incompatible(snapshot, self.mode)
-        return snapshot  # type: ignore[no-any-return]
+        return self._passed(snapshot)
 
     def history(
         self,
@@ -140,8 +139,7 @@ class CheckpointStateAccessor:
             for snapshot in self._calling().get_state_history(
                 prepared, **_selection(prepared, limit, before, filter)
             ):
-                raise_if_snapshot_incompatible(snapshot, self.mode)
-                found.append(snapshot)
+                found.append(self._passed(snapshot))
                 if len(found) == limit:
                     break
         return found
@@ -163,8 +161,7 @@ class CheckpointStateAccessor:
             async for snapshot in self._calling().aget_state_history(
                 prepared, **_selection(prepared, limit, before, filter)
             ):
-                raise_if_snapshot_incompatible(snapshot, self.mode)
-                found.append(snapshot)
+                found.append(self._passed(snapshot))
                 if len(found) == limit:
                     break
         return found
@@ -265,6 +262,16 @@ class CheckpointStateAccessor:
 
     def _prepared(self, config: RunnableConfig) -> RunnableConfig:
         return with_checkpoint_mode(config, self.mode)
+
+    def _passed(self, snapshot: Any) -> StateSnapshot:
+        """A snapshot behind the gate, without the mode in its config: that is internal."""
+        raise_if_snapshot_incompatible(snapshot, self.mode)
+        if not isinstance(snapshot, StateSnapshot) or not claims_mode(snapshot.config):
+            return snapshot  # type: ignore[no-any-return]
+        config = discard_internal_mode(snapshot.config)
+        if not config.get("metadata"):
+            config.pop("metadata", None)
+        return snapshot._replace(config=config)
 
     def _channels(self, config: RunnableConfig) -> Any:
         return channels_at(self.graph, configurable(config).get("checkpoint_ns") or "")

@@ -16,7 +16,7 @@ from deerflow_saver._arguments import configurable
 from deerflow_saver._plan import Plan, adrive, drive
 from deerflow_saver.channel_mode.freeze import CheckpointChannelMode, check_mode
 from deerflow_saver.channel_mode.gate import async_calls, judge_row, sync_calls
-from deerflow_saver.channel_mode.marker import is_reserved, with_checkpoint_mode
+from deerflow_saver.channel_mode.marker import is_reserved
 from deerflow_saver.errors import InvalidConfigError
 
 __all__ = ["RawCheckpointReadAccessor", "RawCheckpointSnapshot"]
@@ -62,11 +62,11 @@ class RawCheckpointReadAccessor:
             CheckpointModeMismatchError: the thread needs delta mode.
 
         """
-        return drive(_get(with_checkpoint_mode(config, self.mode)), self._sync_calls())
+        return drive(_get(config), self._sync_calls())
 
     async def aget(self, config: RunnableConfig) -> RawCheckpointSnapshot:
         """`get` on the async face."""
-        return await adrive(_get(with_checkpoint_mode(config, self.mode)), self._async_calls())
+        return await adrive(_get(config), self._async_calls())
 
     def history(
         self, config: RunnableConfig, *, limit: int | None = None
@@ -81,15 +81,13 @@ class RawCheckpointReadAccessor:
             CheckpointModeMismatchError: the thread needs delta mode.
 
         """
-        plan = _history(with_checkpoint_mode(config, self.mode), limit)
-        return drive(plan, self._sync_calls())
+        return drive(_history(config, limit), self._sync_calls())
 
     async def ahistory(
         self, config: RunnableConfig, *, limit: int | None = None
     ) -> list[RawCheckpointSnapshot]:
         """`history` on the async face."""
-        plan = _history(with_checkpoint_mode(config, self.mode), limit)
-        return await adrive(plan, self._async_calls())
+        return await adrive(_history(config, limit), self._async_calls())
 
     def _sync_calls(self) -> Mapping[str, Callable[[Any], Any]]:
         def listed(asked: tuple[Any, dict[str, Any]]) -> list[Any]:
