@@ -41,7 +41,8 @@ def snapshot_head(saver: Any) -> None:
 
 def lost_marks(saver: Any) -> None:
     """No mark, no counters, no snapshot: only a channel without its value tells."""
-    compiled("delta", saver, 50).update_state(thread(), {"log": ["delta"]}, "work")
+    for log in (["first"], ["delta"]):
+        compiled("delta", saver, 50).update_state(thread(), {"log": log}, "work")
     raw_child(saver, thread())
 
 
@@ -170,6 +171,33 @@ def test_a_head_this_process_put_is_not_read_again(monkeypatch: pytest.MonkeyPat
     reads.clear()
     saver.put(*put_arguments(saver.get_tuple(thread())))
     assert len(reads) == 2  # somebody else's head: once by the caller, once by the gate
+    raw_child(inner, thread())
+    reads.clear()
+    saver.put(*put_arguments(saver.get_tuple(FULL)))
+    assert len(reads) == 1  # the caller's read was in full mode, and judged
+
+
+@every_turn
+def test_a_run_in_full_mode_ends_before_its_first_node(turn: Callable[[Any], None]) -> None:
+    inner = InMemorySaver()
+    turn(inner)
+    before, ran = rows(inner), []
+    builder = StateGraph(schema("full"))
+    builder.add_node("node", ran.append)
+    builder.add_edge(START, "node")
+    saver: Any = CachedHistorySaver(inner)
+    with pytest.raises(CheckpointModeMismatchError):
+        builder.compile(checkpointer=saver).invoke({"log": ["in"]}, FULL)
+    assert ran == []
+    assert rows(inner) == before
+
+
+async def test_the_async_face_ends_it_too() -> None:
+    inner = InMemorySaver()
+    lost_marks(inner)
+    graph = compiled("full", CachedHistorySaver(inner))
+    with pytest.raises(CheckpointModeMismatchError):
+        await graph.ainvoke({"log": ["in"]}, FULL)
 
 
 def test_a_subgraphs_first_row_goes_by_the_root_graphs_head() -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from deerflow_saver._arguments import argument
 from deerflow_saver._plan import Plan
-from deerflow_saver.channel_mode.gate import mismatch_at
+from deerflow_saver.channel_mode.gate import judge_row, mismatch_at
 from deerflow_saver.errors import CheckpointModeMismatchError, RefusedWriteError
 from deerflow_saver.guard.calls import Put, Target, Writes, put_of, target_of, writes_of
 from deerflow_saver.guard.clock import observe
@@ -35,10 +35,21 @@ def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[
     if guard.state.unsettled(target.key):
         yield "settle", target.key
     row = yield from read
+    if target.full:
+        yield from _vetted_read(guard.namespace(target), target, row)
     guard.read(target, row)
     if row is not None:
         observe(row.checkpoint["id"])
     return row
+
+
+def _vetted_read(namespace: Namespace, target: Target, row: Any) -> Plan[None]:
+    """Refuse a read made in full mode if the row is of a delta thread, before a node runs."""
+    if row is None or row.checkpoint["id"] == namespace.full_head:
+        return
+    yield from judge_row(row)
+    if target.checkpoint_id is None:
+        namespace.full_head = row.checkpoint["id"]
 
 
 def guarded_put(guard: Guard, call: Call, store: Store) -> Plan[Any]:
