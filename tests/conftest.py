@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from deerflow_saver.channel_mode import thawed
 from support.databases import empty_redis, fresh_postgres, numbered_redis
 from support.savers import Storage
 from support.servers import Servers
@@ -69,6 +70,13 @@ def redis_url(pytestconfig: pytest.Config) -> str:
     """This worker's database on the run's Redis server; tests that write take `redis_database`."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
     return numbered_redis(_server(pytestconfig, "redis_url"), int(worker))
+
+
+@pytest.fixture(autouse=True)
+def _thawed() -> Iterator[None]:
+    """No test finds a channel mode frozen by another, a page of the docs for example."""
+    with thawed():
+        yield
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,12 +12,6 @@ MODE_TEXT = "checkpoint_channel_mode is restart-required and cannot change in a 
 FREQUENCY_TEXT = (
     "checkpoint_delta.snapshot_frequency is restart-required and cannot change in a running process"
 )
-
-
-@pytest.fixture(autouse=True)
-def _thawed() -> Iterator[None]:
-    with cm.thawed():
-        yield
 
 
 def test_nothing_is_frozen_at_first() -> None:
