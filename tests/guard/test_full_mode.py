@@ -34,9 +34,10 @@ def marked(saver: Any) -> None:
 
 def snapshot_head(saver: Any) -> None:
     """No mark, and no counters either: only a stored snapshot tells."""
-    compiled("delta", saver, 1).update_state(
-        thread(), {"log": ["delta"], "facts": {"d": 1}, "tags": {"d"}}, "work"
-    )
+    for log in (["first"], ["delta"]):
+        compiled("delta", saver, 1).update_state(
+            thread(), {"log": log, "facts": {"d": 1}, "tags": {"d"}}, "work"
+        )
 
 
 def lost_marks(saver: Any) -> None:
@@ -67,7 +68,8 @@ def test_neither_put_nor_put_writes_stores_anything(
         seen = saver.get_tuple(thread())
         saver.put_writes(seen.config, [("title", "t")], "00000000-0000-0000-0000-000000000001")
         turn(inner)
-        before = rows(inner)
+        before, delta = rows(inner), compiled("delta", inner)
+        values = delta.get_state(thread()).values
         config = with_checkpoint_mode(seen.config, "full")
         with pytest.raises(CheckpointModeMismatchError):
             saver.put_writes(config, [("log", ["x"])], "00000000-0000-0000-0000-000000000002")
@@ -76,7 +78,7 @@ def test_neither_put_nor_put_writes_stores_anything(
                 saver.put(*put_arguments(base))
             assert caught.value.thread_id == "1"
         assert rows(inner) == before
-        assert compiled("delta", inner).get_state(thread()).values["log"][-1] == "delta"
+        assert delta.get_state(thread()).values == values
 
 
 @pytest.mark.parametrize("marks", ["snapshot", "none"])
@@ -90,7 +92,8 @@ async def test_the_async_face_stores_nothing_either(
         seen = await saver.aget_tuple(thread())
         delta = compiled("delta", inner, 1 if marks == "snapshot" else 50)
         update = {"log": ["delta"], "facts": {"d": 1}, "tags": {"d"}}
-        await delta.aupdate_state(thread(), update, "work")
+        for _ in range(2):
+            await delta.aupdate_state(thread(), update, "work")
         head = await inner.aget_tuple(thread())
         if marks == "none":
             _, *child = put_arguments(head)
@@ -114,10 +117,13 @@ def test_a_run_that_is_under_way_when_the_thread_turns_ends_without_a_trace(
 ) -> None:
     with case.open(storage) as inner:
         before: list[Any] = []
+        values: dict[str, Any] = {}
+        delta = compiled("delta", inner)
 
         def node(state: Any) -> dict[str, Any]:
             marked(inner)
             before.extend(rows(inner))
+            values.update(delta.get_state(thread()).values)
             return {"log": ["late"], "title": "late"}
 
         builder = StateGraph(schema("full"))
@@ -127,7 +133,7 @@ def test_a_run_that_is_under_way_when_the_thread_turns_ends_without_a_trace(
         with pytest.raises(CheckpointModeMismatchError):
             graph.invoke({"log": ["more"]}, FULL, durability="sync")
         assert rows(inner) == before
-        assert compiled("delta", inner).get_state(thread()).values["log"] == ["more", "delta"]
+        assert delta.get_state(thread()).values == values
 
 
 def test_full_threads_and_delta_calls_are_let_through_as_before() -> None:

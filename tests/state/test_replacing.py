@@ -96,10 +96,9 @@ def test_what_finished_tasks_wrote_is_kept_and_comes_back_in_no_channel_that_is_
         assert accessor.get(thread()).values["facts"] == {"set": 1, "more": 2}
 
 
-@both_modes
-def test_an_older_checkpoint_is_set_as_it_was_recorded(mode: Any) -> None:
+def test_an_older_checkpoint_is_set_as_it_was_recorded() -> None:
     """What its tasks wrote afterwards belongs to its child."""
-    accessor = bound(mode, InMemorySaver())
+    accessor = bound("full", InMemorySaver())
     accessor.graph.invoke({"log": ["in"], "do": "ask"}, thread())
     paused = accessor.get(thread()).config
     accessor.graph.invoke(Command(resume="yes"), thread())
@@ -213,6 +212,35 @@ def test_a_subgraphs_namespace_is_read_updated_and_set(
         assert state.values["facts"] == {"a": 1}
         assert accessor.get(thread()).values["log"] == ["in"]
         assert accessor.history(inside, limit=1)[0].values == state.values
+        assert accessor.get(state.config).values == state.values
+        assert not any(name.startswith("__") for name in state.config["configurable"])
+
+
+@both_modes
+@pytest.mark.parametrize("per_thread", [True, None])
+def test_states_of_paused_subgraphs_come_with_their_values(mode: Any, per_thread: Any) -> None:
+    """Two levels down, by a config that names the task as well as by the states of tasks."""
+    graph: Any = None
+    for name in ("leaf", "child", "root"):
+        builder: Any = StateGraph(schema(mode))
+        if graph is None:
+            builder.add_node("ask", lambda _: {"log": [f"leaf {interrupt('?')}"]})
+            builder.add_edge(START, "ask")
+        else:
+            builder.add_node("inner", graph)
+            builder.add_edge(START, "inner")
+        graph = builder.compile(checkpointer=None if name == "root" else per_thread)
+    accessor = bound(mode, InMemorySaver(), graph)
+    accessor.graph.invoke({"log": ["in"]}, thread())
+    state = accessor.get(thread(), subgraphs=True)
+    for _ in range(2):
+        (task,) = state.tasks
+        inside: Any = task.state
+        assert inside.values["log"] == ["in"]
+        assert accessor.get(inside.config).values == inside.values
+        state = inside
+    assert state.next == ("ask",)
+    assert accessor.get(thread()).tasks[0].state.keys() == {"configurable"}  # type: ignore[union-attr]
 
 
 class Private(TypedDict, total=False):

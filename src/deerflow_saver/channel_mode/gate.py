@@ -30,6 +30,7 @@ __all__ = [
     "aensure_checkpoint_mode_compatible",
     "async_calls",
     "ensure_checkpoint_mode_compatible",
+    "ensured",
     "judge_row",
     "mismatch_at",
     "raise_if_checkpoint_tuple_incompatible",
@@ -95,7 +96,7 @@ def ensure_checkpoint_mode_compatible(
 
     """
     if check_mode(mode) == "full":
-        drive(_ensure(config, channels), sync_calls(checkpointer))
+        drive(ensured(config, channels), sync_calls(checkpointer))
 
 
 async def aensure_checkpoint_mode_compatible(
@@ -107,7 +108,7 @@ async def aensure_checkpoint_mode_compatible(
 ) -> None:
     """`ensure_checkpoint_mode_compatible` on the async face."""
     if check_mode(mode) == "full":
-        await adrive(_ensure(config, channels), async_calls(checkpointer))
+        await adrive(ensured(config, channels), async_calls(checkpointer))
 
 
 def sync_calls(checkpointer: Any) -> Mapping[str, Callable[[Any], Any]]:
@@ -126,7 +127,8 @@ def async_calls(checkpointer: Any) -> Mapping[str, Callable[[Any], Awaitable[Any
     }
 
 
-def _ensure(config: RunnableConfig, channels: Channels | None) -> Plan[None]:
+def ensured(config: RunnableConfig, channels: Channels | None) -> Plan[None]:
+    """`ensure_checkpoint_mode_compatible` in full mode, as a plan."""
     selected = configurable(config).get("checkpoint_id")
     head = yield "get_tuple", _head_of(config)
     yield from judge_row(head, channels)

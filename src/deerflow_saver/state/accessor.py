@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 
 from deerflow_saver._arguments import configurable
@@ -22,22 +20,22 @@ from deerflow_saver.channel_mode.freeze import (
     resolve_checkpoint_channel_mode,
 )
 from deerflow_saver.channel_mode.gate import (
-    aensure_checkpoint_mode_compatible,
-    async_calls,
-    ensure_checkpoint_mode_compatible,
+    ensured,
     judge_row,
     raise_if_snapshot_incompatible,
-    sync_calls,
 )
-from deerflow_saver.channel_mode.marker import (
-    ambient_mode_hidden,
-    claims_mode,
-    discard_internal_mode,
-    with_checkpoint_mode,
+from deerflow_saver.state.beginning import loses_first_write
+from deerflow_saver.state.channels import refuse_unknown_fields
+from deerflow_saver.state.mutation import mutation_graph_of
+from deerflow_saver.state.replacing import replacing
+from deerflow_saver.state.routing import (
+    Route,
+    Selection,
+    async_operations,
+    public,
+    route_of,
+    sync_operations,
 )
-from deerflow_saver.state.channels import channels_at, refuse_unknown_fields
-from deerflow_saver.state.gated import GatedSaver
-from deerflow_saver.state.replacing import Writer, replacing
 
 __all__ = ["CheckpointStateAccessor", "before_config"]
 
@@ -93,22 +91,32 @@ class CheckpointStateAccessor:
 
     # -- reading -----------------------------------------------------------------------------
 
-    def get(self, config: RunnableConfig, **options: Any) -> StateSnapshot:
-        """The materialised state; one fetch. `options` (`subgraphs`) go to `get_state`.
+    def get(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """The materialised state; one fetch, and one per paused subgraph if those are wanted.
 
         Raises:
             CheckpointModeMismatchError: the thread needs delta mode, and this is full mode.
 
         """
-        with ambient_mode_hidden():
-            snapshot = self._calling().get_state(self._prepared(config), **options)
-        return self._passed(snapshot)
+        return drive(self._get(config, subgraphs=subgraphs), sync_operations(self.checkpointer))
 
-    async def aget(self, config: RunnableConfig, **options: Any) -> StateSnapshot:
+    async def aget(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
         """`get` on the async face."""
-        with ambient_mode_hidden():
-            snapshot = await self._calling().aget_state(self._prepared(config), **options)
-        return self._passed(snapshot)
+        plan = self._get(config, subgraphs=subgraphs)
+        return await adrive(plan, async_operations(self.checkpointer))
+
+    def _get(self, config: RunnableConfig, *, subgraphs: bool) -> Plan[StateSnapshot]:
+        snapshot = self._passed((yield "get_state", self._route(config)))
+        if not subgraphs:
+            return snapshot
+        tasks = []
+        for task in snapshot.tasks:
+            inside: Any = task.state  # the config to read a subgraph's state with
+            if isinstance(inside, dict):
+                state = yield from self._get(inside, subgraphs=True)  # type: ignore[arg-type]
+                task = task._replace(state=state)  # noqa: PLW2901
+            tasks.append(task)
+        return snapshot._replace(tasks=tuple(tasks))
 
     def history(
         self,
@@ -131,18 +139,8 @@ class CheckpointStateAccessor:
             CheckpointModeMismatchError: the thread needs delta mode, and this is full mode.
 
         """
-        prepared = self._prepared(config)
-        if limit is not None and limit <= 0:
-            return []
-        found: list[StateSnapshot] = []
-        with ambient_mode_hidden():
-            for snapshot in self._calling().get_state_history(
-                prepared, **_selection(prepared, limit, before, filter)
-            ):
-                found.append(self._passed(snapshot))
-                if len(found) == limit:
-                    break
-        return found
+        plan = self._history(config, limit, _options(config, limit, before, filter))
+        return drive(plan, sync_operations(self.checkpointer))
 
     async def ahistory(
         self,
@@ -153,18 +151,16 @@ class CheckpointStateAccessor:
         filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name for it
     ) -> list[StateSnapshot]:
         """`history` on the async face."""
-        prepared = self._prepared(config)
+        plan = self._history(config, limit, _options(config, limit, before, filter))
+        return await adrive(plan, async_operations(self.checkpointer))
+
+    def _history(
+        self, config: RunnableConfig, limit: int | None, options: dict[str, Any]
+    ) -> Plan[list[StateSnapshot]]:
         if limit is not None and limit <= 0:
             return []
-        found: list[StateSnapshot] = []
-        with ambient_mode_hidden():
-            async for snapshot in self._calling().aget_state_history(
-                prepared, **_selection(prepared, limit, before, filter)
-            ):
-                found.append(self._passed(snapshot))
-                if len(found) == limit:
-                    break
-        return found
+        selection = Selection(options, limit, self._passed)
+        return (yield "states", (self._route(config), selection))  # type: ignore[no-any-return]
 
     def get_metadata(self, config: RunnableConfig) -> dict[str, Any] | None:
         """A checkpoint's metadata, nothing materialised; None if there is no checkpoint.
@@ -173,18 +169,19 @@ class CheckpointStateAccessor:
             CheckpointModeMismatchError: the thread needs delta mode, and this is full mode.
 
         """
-        return drive(self._metadata(config), sync_calls(self.checkpointer))
+        return drive(self._metadata(config), sync_operations(self.checkpointer))
 
     async def aget_metadata(self, config: RunnableConfig) -> dict[str, Any] | None:
         """`get_metadata` on the async face."""
-        return await adrive(self._metadata(config), async_calls(self.checkpointer))
+        return await adrive(self._metadata(config), async_operations(self.checkpointer))
 
     def _metadata(self, config: RunnableConfig) -> Plan[dict[str, Any] | None]:
-        row = yield "get_tuple", self._prepared(config)
+        route = self._route(config)
+        row = yield "get_tuple", route.config
         if row is None:
             return None
         if self.mode == "full":
-            yield from judge_row(row, self._channels(config))
+            yield from judge_row(row, route.channels)
         return dict(row.metadata or {})
 
     # -- writing -----------------------------------------------------------------------------
@@ -202,25 +199,20 @@ class CheckpointStateAccessor:
             RefusedWriteError: the saver's guard refuses it.
 
         """
-        prepared = self._prepared(config)
-        refuse_unknown_fields(self.graph, prepared, values)
-        ensure_checkpoint_mode_compatible(
-            self.checkpointer, prepared, self.mode, channels=self._channels(config)
-        )
-        with ambient_mode_hidden():
-            return self._calling().update_state(prepared, values, as_node=as_node)  # type: ignore[no-any-return]
+        return drive(self._update(config, values, as_node), sync_operations(self.checkpointer))
 
     async def aupdate(
         self, config: RunnableConfig, values: Any, *, as_node: str | None = None
     ) -> RunnableConfig:
         """`update` on the async face."""
-        prepared = self._prepared(config)
-        refuse_unknown_fields(self.graph, prepared, values)
-        await aensure_checkpoint_mode_compatible(
-            self.checkpointer, prepared, self.mode, channels=self._channels(config)
-        )
-        with ambient_mode_hidden():
-            return await self._calling().aupdate_state(prepared, values, as_node=as_node)  # type: ignore[no-any-return]
+        plan = self._update(config, values, as_node)
+        return await adrive(plan, async_operations(self.checkpointer))
+
+    def _update(
+        self, config: RunnableConfig, values: Any, as_node: str | None
+    ) -> Plan[RunnableConfig]:
+        route = yield from self._gated(config, values)
+        return (yield "update", (route, values, as_node))  # type: ignore[no-any-return]
 
     def replace(
         self, config: RunnableConfig, values: dict[str, Any], *, as_node: str = MANUAL_UPDATE
@@ -236,59 +228,41 @@ class CheckpointStateAccessor:
             RefusedWriteError: the saver's guard refuses it.
 
         """
-        prepared = self._prepared(config)
-        refuse_unknown_fields(self.graph, prepared, values)
-        ensure_checkpoint_mode_compatible(
-            self.checkpointer, prepared, self.mode, channels=self._channels(config)
-        )
-        writer = Writer(self._calling())
-        with ambient_mode_hidden():
-            return drive(replacing(writer, prepared, values, as_node), writer.sync_calls())
+        return drive(self._replace(config, values, as_node), sync_operations(self.checkpointer))
 
     async def areplace(
         self, config: RunnableConfig, values: dict[str, Any], *, as_node: str = MANUAL_UPDATE
     ) -> RunnableConfig:
         """`replace` on the async face."""
-        prepared = self._prepared(config)
-        refuse_unknown_fields(self.graph, prepared, values)
-        await aensure_checkpoint_mode_compatible(
-            self.checkpointer, prepared, self.mode, channels=self._channels(config)
-        )
-        writer = Writer(self._calling())
-        with ambient_mode_hidden():
-            return await adrive(replacing(writer, prepared, values, as_node), writer.async_calls())
+        plan = self._replace(config, values, as_node)
+        return await adrive(plan, async_operations(self.checkpointer))
 
-    # -- between the two ------------------------------------------------------------------------
+    def _replace(
+        self, config: RunnableConfig, values: dict[str, Any], as_node: str
+    ) -> Plan[RunnableConfig]:
+        route = yield from self._gated(config, values)
+        return (yield from replacing(route, values, as_node))
 
-    def _prepared(self, config: RunnableConfig) -> RunnableConfig:
-        return with_checkpoint_mode(config, self.mode)
+    def _gated(self, config: RunnableConfig, values: Any) -> Plan[Route]:
+        """The route of a write that may be made."""
+        route = self._route(config)
+        refuse_unknown_fields(route.channels, values)
+        if self.mode == "full":
+            yield from ensured(route.config, route.channels)
+        elif loses_first_write() and (yield "get_tuple", route.config) is None:
+            root = route.to(mutation_graph_of(route.channels, "begin"))
+            return route.at((yield "update", (root, {}, "begin")))
+        return route
+
+    # -- both --------------------------------------------------------------------------------
+
+    def _route(self, config: RunnableConfig) -> Route:
+        return route_of(self.graph, self.checkpointer, self.mode, config)
 
     def _passed(self, snapshot: Any) -> StateSnapshot:
-        """A snapshot behind the gate, without the mode in its config: that is internal."""
+        """A snapshot, if it may pass the gate."""
         raise_if_snapshot_incompatible(snapshot, self.mode)
-        if not isinstance(snapshot, StateSnapshot) or not claims_mode(snapshot.config):
-            return snapshot  # type: ignore[no-any-return]
-        config = discard_internal_mode(snapshot.config)
-        if not config.get("metadata"):
-            config.pop("metadata", None)
-        return snapshot._replace(config=config)
-
-    def _channels(self, config: RunnableConfig) -> Any:
-        return channels_at(self.graph, configurable(config).get("checkpoint_ns") or "")
-
-    def _calling(self) -> Any:
-        """The graph to call: a copy without a mode of its own, and gated in full mode."""
-        if not isinstance(self.graph, Pregel):
-            return self.graph
-        graph: Any = copy.copy(self.graph)
-        if graph.config:
-            graph.config = discard_internal_mode(graph.config)
-        graph.checkpointer = self.checkpointer
-        if self.mode == "full" and isinstance(self.checkpointer, BaseCheckpointSaver):
-            graph.checkpointer = GatedSaver(
-                self.checkpointer, lambda checkpoint_ns: channels_at(self.graph, checkpoint_ns)
-            )
-        return graph
+        return public(snapshot)  # type: ignore[no-any-return]
 
 
 def before_config(config: RunnableConfig, before: RunnableConfig | str) -> RunnableConfig:
@@ -305,16 +279,16 @@ def before_config(config: RunnableConfig, before: RunnableConfig | str) -> Runna
     }
 
 
-def _selection(
+def _options(
     config: RunnableConfig,
     limit: int | None,
     before: RunnableConfig | str | None,
     metadata: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """The options of `get_state_history` that were given."""
-    selection: dict[str, Any] = {"limit": limit}
+    options: dict[str, Any] = {"limit": limit}
     if before is not None:
-        selection["before"] = before_config(config, before)
+        options["before"] = before_config(config, before)
     if metadata is not None:
-        selection["filter"] = metadata
-    return selection
+        options["filter"] = metadata
+    return options

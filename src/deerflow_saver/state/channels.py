@@ -10,7 +10,6 @@ from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.delta import DeltaChannel
 from langgraph.types import Command
 
-from deerflow_saver._arguments import configurable
 from deerflow_saver.channel_mode.marker import is_reserved
 from deerflow_saver.errors import UnknownStateFieldError
 
@@ -87,17 +86,16 @@ def graph_reducer_channels(graph: Any) -> frozenset[str] | None:
     return frozenset(name for name, channel in channels.items() if is_reducer(channel))
 
 
-def refuse_unknown_fields(graph: Any, config: Any, values: Any) -> None:
-    """Refuse values for channels that the graph of the config's namespace does not have.
+def refuse_unknown_fields(channels: Channels, values: Any) -> None:
+    """Refuse values for channels that a graph does not have.
 
-    LangGraph drops them without a word (`CompiledStateGraph.attach_node`).
+    LangGraph drops them without a word (`CompiledStateGraph.attach_node`). Nothing is
+    refused if the table is not known.
 
     Raises:
         UnknownStateFieldError: some of the names are unknown.
 
     """
-    checkpoint_ns = configurable(config).get("checkpoint_ns") or ""
-    channels = channels_at(graph, checkpoint_ns)
     if not channels or "__root__" in channels:
         return
     known = state_channels(channels)
