@@ -249,7 +249,7 @@ class CheckpointStateAccessor:
         refuse_unknown_fields(route.channels, values)
         if self.mode == "full":
             yield from ensured(route.config, route.channels)
-        elif loses_first_write() and (yield "get_tuple", route.config) is None:
+        elif route.channels and loses_first_write() and (yield "get_tuple", route.config) is None:
             root = route.to(mutation_graph_of(route.channels, "begin"))
             return route.at((yield "update", (root, {}, "begin")))
         return route
