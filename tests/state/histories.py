@@ -115,9 +115,9 @@ class Process:
 
     def _branch(self, n: int) -> None:
         """Go on in a new thread that begins with a state of this one."""
-        states = self.accessor.history(self.config)
+        states = [values for values, *_ in self.shown()[1]]
         if states:
-            values = visible(states[n % len(states)])
+            values = dict(states[n % len(states)])
             values.pop("hint", None)
             self.thread_id = f"{self.thread_id}/{n}"
             if not self.accessor.history(self.config, limit=1):
@@ -126,14 +126,17 @@ class Process:
     def _page(self, n: int) -> list[Any]:
         first = self.accessor.history(self.config, limit=n)
         before = first[-1].config if first else None
-        return [
-            _shown(s) for s in first + self.accessor.history(self.config, limit=2, before=before)
-        ]
+        return _recorded([*first, *self.accessor.history(self.config, limit=2, before=before)])
 
     def shown(self) -> Any:
         """The live state and every recorded one, as a reader sees them."""
         live = _shown(self.accessor.get(self.config))
-        return live, [_shown(state) for state in self.accessor.history(self.config)]
+        return live, _recorded(self.accessor.history(self.config))
+
+
+def _recorded(states: list[Any]) -> list[Any]:
+    """States that hold anything: LangGraph before 1.2.5 needs an empty one to begin with."""
+    return [shown for shown in map(_shown, states) if any(shown)]
 
 
 def _shown(state: Any) -> Any:
