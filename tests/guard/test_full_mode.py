@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.graph import START, StateGraph
 
 from deerflow_saver import CachedHistorySaver
 from deerflow_saver.channel_mode import CheckpointModeMismatchError, with_checkpoint_mode
+from deerflow_saver.guard.fence_postgres import PostgresFence
 from deerflow_saver.guard.policy import POLICIES
 from support.modes import compiled, raw_child, schema, thread
 from support.savers import SaverCase, Storage, every_async_case, every_sync_case
@@ -136,16 +138,26 @@ def test_a_run_that_is_under_way_when_the_thread_turns_ends_without_a_trace(
         assert delta.get_state(thread()).values == values
 
 
-def test_full_threads_and_delta_calls_are_let_through_as_before() -> None:
-    saver: Any = CachedHistorySaver(InMemorySaver())
-    full = compiled("full", saver)
-    for _ in range(3):
-        full.invoke({"log": ["in"]}, FULL)
-        raw_child(saver, FULL)
-    older = list(full.get_state_history(FULL))[4].config
-    forked = full.update_state(with_checkpoint_mode(older, "full"), {"title": "fork"}, "ask")
-    assert full.get_state(forked).values["title"] == "fork"
-    compiled("delta", saver).invoke({"log": ["in"]}, with_checkpoint_mode(thread(), "delta"))
+@every_sync_case
+def test_full_threads_and_delta_calls_are_let_through_as_before(
+    case: SaverCase, storage: Storage
+) -> None:
+    with case.open(storage) as inner:
+        saver: Any = CachedHistorySaver(inner)
+        full = compiled("full", saver)
+        for _ in range(2):
+            full.invoke({"log": ["in"]}, FULL)
+            raw_child(saver, FULL)
+            seen = saver.get_tuple(thread())
+            raw_child(inner, FULL)  # somebody else's head, which a forecast does not foresee
+            task = "00000000-0000-0000-0000-000000000001"
+            config = with_checkpoint_mode(seen.config, "full")
+            saver.put_writes(config, [("title", "late")], task)
+            saver.put(*put_arguments(seen))
+        older = list(full.get_state_history(FULL))[4].config
+        forked = full.update_state(with_checkpoint_mode(older, "full"), {"title": "fork"}, "ask")
+        assert full.get_state(forked).values["title"] == "fork"
+        compiled("delta", saver).invoke({"log": ["in"]}, with_checkpoint_mode(thread(), "delta"))
 
 
 @pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "off"])
@@ -218,3 +230,30 @@ def test_a_subgraphs_first_row_goes_by_the_root_graphs_head() -> None:
     with pytest.raises(CheckpointModeMismatchError):
         saver.put(config, *rest)
     assert inner.get_tuple(thread(checkpoint_ns="child:1")) is None
+
+
+def test_on_postgres_a_full_write_is_foreseen_too(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One trip, as long as nobody else puts a head."""
+    looks: list[Any] = []
+    look = PostgresFence.look
+
+    def counting(self: Any, asked: Any) -> Any:
+        looks.append(asked)
+        return look(self, asked)
+
+    monkeypatch.setattr(PostgresFence, "look", counting)
+    with PostgresSaver.from_conn_string(storage.postgres_uri) as inner:
+        inner.setup()
+        saver: Any = CachedHistorySaver(inner)
+        full = compiled("full", saver)
+        full.invoke({"log": ["in"]}, FULL)
+        looks.clear()
+        full.invoke({"log": ["in"]}, FULL)
+        assert looks == []
+        raw_child(inner, thread())
+        saver.put(*put_arguments(saver.get_tuple(thread())))
+        assert len(looks) == 1  # the forecast fails, and what is there has to be read
+        saver.put(*put_arguments(saver.get_tuple(thread())))
+        assert len(looks) == 1

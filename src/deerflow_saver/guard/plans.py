@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from deerflow_saver._arguments import argument
 from deerflow_saver._plan import Plan
-from deerflow_saver.channel_mode.gate import judge_row, mismatch_at
 from deerflow_saver.errors import CheckpointModeMismatchError, RefusedWriteError
+from deerflow_saver.guard import full_mode
 from deerflow_saver.guard.calls import Put, Target, Writes, put_of, target_of, writes_of
 from deerflow_saver.guard.clock import observe
 from deerflow_saver.guard.fence import Call, Forecast, Look, Seen, Session
@@ -25,6 +25,8 @@ __all__ = ["forgetting", "guarded_put", "guarded_read", "guarded_writes"]
 T = TypeVar("T")
 Store = Callable[[Any, Any], Plan[Any]]
 """The wrapper's own plan for `(args, kwargs)`."""
+Foresee = Callable[..., Forecast | None]
+"""`Guard.foresee`, or what foresees nothing."""
 
 
 def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[Any]:
@@ -36,20 +38,11 @@ def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[
         yield "settle", target.key
     row = yield from read
     if target.full:
-        yield from _vetted_read(guard.namespace(target), target, row)
+        yield from full_mode.vetted_read(target, guard.namespace(target), row)
     guard.read(target, row)
     if row is not None:
         observe(row.checkpoint["id"])
     return row
-
-
-def _vetted_read(namespace: Namespace, target: Target, row: Any) -> Plan[None]:
-    """Refuse a read made in full mode if the row is of a delta thread, before a node runs."""
-    if row is None or row.checkpoint["id"] == namespace.full_head:
-        return
-    yield from judge_row(row)
-    if target.checkpoint_id is None:
-        namespace.full_head = row.checkpoint["id"]
 
 
 def guarded_put(guard: Guard, call: Call, store: Store) -> Plan[Any]:
@@ -70,19 +63,27 @@ def _put(guard: Guard, put: Put, store: Store) -> Plan[Any]:
     namespace.expect(put.signal.channels)
     if not put.target.full and not guard.must_look_before_put(namespace, put):
         return (yield from store(*put.call[1:]))
-    return (
-        yield from _fenced(put.target, lambda s: _judged_put(guard, put, namespace, run, s, store))
-    )
+
+    def body(session: Session, foresee: Foresee) -> Plan[Any]:
+        return _judged_put(guard, put, namespace, run, session, store, foresee)
+
+    return (yield from _foreseen(guard, put.target, body))
 
 
 def _judged_put(
-    guard: Guard, put: Put, namespace: Namespace, run: Run | None, session: Session, store: Store
+    guard: Guard,
+    put: Put,
+    namespace: Namespace,
+    run: Run | None,
+    session: Session,
+    store: Store,
+    foresee: Foresee,
 ) -> Plan[Any]:
     target = put.target
     known = run is not None and (run, target.checkpoint_id) in namespace.known
     look = Look(
         target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
-        child=put.child, rows=known,
+        child=put.child, rows=known and not target.full,
     )  # fmt: skip
     stamp: frozenset[str] | None = None
 
@@ -92,6 +93,7 @@ def _judged_put(
         return refusal
 
     def decide(seen: Seen) -> Call:
+        full_mode.require_full(target, namespace, seen)
         refusal = judge(seen)
         if refusal is not None:
             guard.decide(put, refusal, namespace, run)
@@ -99,8 +101,8 @@ def _judged_put(
 
     # Something may have been refused while this call waited
     guard.refuse_behind(put, namespace, run, again=True)
-    forecast = guard.foresee(look, namespace, run, judge, decide)
-    vet = _vetting(target, namespace, session)
+    forecast = foresee(look, namespace, run, judge, decide)
+    vet = full_mode.vetting(target, namespace, session)
     stored = yield from _decided(session, look, forecast, vet, decide, store)
     guard.stored_put(put, namespace, run, stamp)
     return stored
@@ -110,21 +112,16 @@ def _decided(
     session: Session,
     look: Look,
     forecast: Forecast | None,
-    vet: Callable[[Seen], Plan[None]] | None,
+    vet: Callable[[Seen], Plan[None]],
     decide: Callable[[Seen], Call],
     store: Store,
 ) -> Plan[Any]:
-    """Look, decide and store; or decide by a forecast, and store if it holds.
-
-    What is to be vetted cannot depend on a forecast: that may take another read.
-    """
-    if forecast is None or vet is not None:
-        forecast = None
+    """Look, decide and store; or decide by a forecast, and store if it holds."""
+    if forecast is None:
         seen = yield "look", (session, look)
+        yield from vet(seen)
     else:
         seen = forecast.foreseen
-    if vet is not None:
-        yield from vet(seen)
     return (yield from _through(session, store(*decide(seen)[1:]), forecast))
 
 
@@ -146,11 +143,11 @@ def _writes(guard: Guard, writes: Writes, store: Store) -> Plan[Any]:
     if not writes.target.full and not guard.must_look_before_writes(namespace, writes):
         guard.wrote(writes, namespace, run)  # it may be, from now on
         return (yield from store(*writes.call[1:]))
-    return (
-        yield from _fenced(
-            writes.target, lambda s: _judged_writes(guard, writes, namespace, run, s, store)
-        )
-    )
+
+    def body(session: Session, foresee: Foresee) -> Plan[Any]:
+        return _judged_writes(guard, writes, namespace, run, session, store, foresee)
+
+    return (yield from _foreseen(guard, writes.target, body))
 
 
 def _judged_writes(
@@ -160,17 +157,19 @@ def _judged_writes(
     run: Run | None,
     session: Session,
     store: Store,
+    foresee: Foresee,
 ) -> Plan[Any]:
     target = writes.target
     look = Look(
         target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
-        rows=True, task_id=writes.task_id,
+        rows=not target.full, task_id=writes.task_id,
     )  # fmt: skip
 
     def judge(seen: Seen) -> Refusal | None:
         return guard.judge_writes(writes, namespace, run, seen)
 
     def decide(seen: Seen) -> Call:
+        full_mode.require_full(target, namespace, seen)
         refusal = judge(seen)
         if refusal is not None:
             guard.decide(writes, refusal, namespace, run)
@@ -178,8 +177,8 @@ def _judged_writes(
         return writes.call
 
     guard.refuse_behind(writes, namespace, run, again=True)
-    forecast = guard.foresee(look, namespace, run, judge, decide)
-    vet = _vetting(target, namespace, session)
+    forecast = foresee(look, namespace, run, judge, decide)
+    vet = full_mode.vetting(target, namespace, session)
     try:
         stored = yield from _decided(session, look, forecast, vet, decide, store)
     except (RefusedWriteError, CheckpointModeMismatchError):
@@ -191,27 +190,12 @@ def _judged_writes(
     return stored
 
 
-def _vetting(
-    target: Target, namespace: Namespace, session: Session
-) -> Callable[[Seen], Plan[None]] | None:
-    """Refuses a call made in full mode if the thread is delta by now, in one step with it.
-
-    What the head's metadata tells was looked at already; the rest is read once per head that
-    this process did not put. A namespace without a head goes by the root graph's. None for
-    calls in no mode, or in delta mode.
-    """
-
-    def vet(seen: Seen) -> Plan[None]:
-        head = seen.head
-        if head is not None and head.checkpoint_id == namespace.full_head:
-            return
-        if head is not None and head.signal.delta:
-            raise mismatch_at(target.head_config())
-        if head is not None or target.checkpoint_ns:
-            yield "vet", (session, target.head_config(root=head is None))
-        namespace.full_head = None if head is None else head.checkpoint_id
-
-    return vet if target.full else None
+def _foreseen(guard: Guard, target: Target, body: Callable[[Session, Foresee], Plan[T]]) -> Plan[T]:
+    """Run `body` inside a session; once more without a forecast, if a head has to be read."""
+    try:
+        return (yield from _fenced(target, lambda session: body(session, guard.foresee)))
+    except full_mode.Unvetted:
+        return (yield from _fenced(target, lambda session: body(session, lambda *_: None)))
 
 
 def forgetting(guard: Guard, threads: list[Any] | None, plan: Plan[T]) -> Plan[T]:
