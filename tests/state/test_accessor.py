@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -424,3 +429,18 @@ def test_snapshots_are_the_graphs_own_and_carry_no_mode(
             assert accessor.get(state.config) == plain.get_state(state.config)
         assert accessor.get(thread()) == plain.get_state(thread())
         assert accessor.get(thread("none")) == plain.get_state(thread("none"))
+
+
+def test_types_of_the_application_are_kept_under_a_strict_allowlist() -> None:
+    """SQLite stores every value of a checkpoint anew, as it was decoded."""
+    tests = Path(__file__).parents[1]
+    env = {**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true", "PYTHONPATH": str(tests)}
+    run = subprocess.run(
+        [sys.executable, str(tests / "state" / "strict_accessor.py")],
+        env=env, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    out = json.loads(run.stdout)
+    assert out.pop("strict") is True
+    state = "{'log': [Note(text='step'), Note(text='set')], 'note': Note(text='note'), "
+    assert set(out) == {"full memory", "full sqlite", "delta memory", "delta sqlite"}
+    assert set(out.values()) == {f"[{state}'title': 'set'}}, {state}'title': 'set'}}]"}

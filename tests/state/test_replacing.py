@@ -299,7 +299,9 @@ def test_a_mutation_graph_has_the_cadence_asked_for() -> None:
 
 
 @both_modes
-def test_a_mutation_graph_keeps_the_channels_it_does_not_know(mode: Any) -> None:
+def test_on_savers_that_store_channels_apart_those_it_does_not_know_keep_their_values(
+    mode: Any,
+) -> None:
     class Part(TypedDict, total=False):
         title: str
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
@@ -29,7 +28,8 @@ def build_state_mutation_graph(
         as_node: the node's name, which the checkpoints it writes name as their origin.
         mode: which `ThreadState` is meant if `state_schema` is None.
         state_schema: the thread's effective schema, in this mode already
-            (`graph_state_schema`). Channels it does not have keep their values.
+            (`graph_state_schema`). A saver that stores a checkpoint's values in one piece, as
+            SQLite's do, stores none for channels it does not have.
         snapshot_frequency: the cadence of the `ThreadState` of delta mode.
 
     Raises:
@@ -56,8 +56,8 @@ def mutation_graph_of(channels: Mapping[str, Any], as_node: str) -> Any:
     if not as_node:
         raise InvalidConfigError("as_node is required for checkpoint state mutation")
     fields: dict[str, Any] = {
-        # LangGraph makes a DeltaChannel anew, of the type it annotates
-        name: Annotated[channel.typ if isinstance(channel, DeltaChannel) else Any, channel]
+        # The type too: LangGraph makes delta channels anew from it, and decodes only known types
+        name: Annotated[channel.typ, channel]
         for name, channel in state_channels(channels).items()
     }
     return _compiled(as_node, TypedDict("MutatedState", fields, total=False))  # type: ignore[operator]

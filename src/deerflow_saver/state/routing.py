@@ -44,8 +44,10 @@ class Route:
         return found if isinstance(found, Mapping) else {}
 
     def to(self, graph: Any) -> Route:
-        """The same call, to another graph with the same saver."""
+        """The same call, to another graph with the same saver and the same types to decode."""
         graph.checkpointer = self.graph.checkpointer
+        if hasattr(self.graph, "_serde_allowlist"):
+            graph._serde_allowlist = self.graph._serde_allowlist  # noqa: SLF001 - as LangGraph's copies
         return Route(graph, self.config)
 
     def at(self, place: RunnableConfig) -> Route:
