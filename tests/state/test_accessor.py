@@ -16,6 +16,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
 from typing_extensions import TypedDict
 
 from deerflow_saver import CachedHistorySaver
@@ -360,6 +361,8 @@ def test_fields_the_graph_does_not_have_are_refused_by_name() -> None:
             write(thread(), {"zeta": 1, "log": [], "alpha": 2}, as_node="work")
         assert str(caught.value) == "Unknown thread-state field(s): alpha, zeta"
         assert caught.value.fields == ("alpha", "zeta")
+    with pytest.raises(UnknownStateFieldError, match="field.s.: omega"):
+        accessor.update(thread(), Command(update={"omega": 1}), as_node="work")
     assert accessor.history(thread()) == []
 
 

@@ -186,8 +186,6 @@ def state_snapshot_uses_delta(snapshot: Any) -> bool:
 
 def shows_delta(row: Any) -> bool:
     """Whether a `CheckpointTuple` shows a delta thread by its metadata or a stored snapshot."""
-    if row is None:
-        return False
     values = _part(row, "channel_values")
     return checkpoint_metadata_uses_delta(getattr(row, "metadata", None)) or _holds_snapshot(values)
 

@@ -35,8 +35,6 @@ def graph_at(graph: Any, checkpoint_ns: str) -> Any:
     path = _path_of(checkpoint_ns)
     if not path:
         return graph
-    if not hasattr(graph, "get_subgraphs"):
-        return None
     return next((found for _, found in graph.get_subgraphs(namespace=path, recurse=True)), None)
 
 
