@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from deerflow_saver import fixes
 from deerflow_saver.channel_mode import thawed
+from deerflow_saver.fixes import DEFECTS, Patch
 from support.databases import empty_redis, fresh_postgres, numbered_redis
 from support.savers import Storage
 from support.servers import Servers
@@ -57,6 +59,38 @@ def _server(config: pytest.Config, name: str) -> str:
     if workerinput is not None:
         return workerinput[name]
     return str(getattr(config.stash[SERVERS], name))
+
+
+@pytest.fixture(scope="session")
+def usual_fixes() -> frozenset[str]:
+    """The patches that a wrapper applies by default, in place before any saver is compared."""
+    usual = [d.slug for d in DEFECTS if isinstance(d.remedy, Patch) and not d.remedy.unguarded]
+    fixes.apply(usual)
+    return fixes.applied()
+
+
+@pytest.fixture
+def as_released() -> None:
+    """No patch is in place when the test begins; it may apply some."""
+
+
+@pytest.fixture(autouse=True)
+def _the_same_fixes_for_every_test(
+    request: pytest.FixtureRequest, usual_fixes: frozenset[str]
+) -> None:
+    """Patches are process-wide: what the test before applied or reverted is undone."""
+    wanted = frozenset() if "as_released" in request.fixturenames else usual_fixes
+    applied = fixes.applied()
+    if applied != wanted:
+        fixes.revert(applied - wanted)
+        fixes.apply(wanted - applied)
+
+
+@pytest.fixture
+def no_fixes(usual_fixes: frozenset[str]) -> Iterator[None]:
+    """LangGraph as it was released."""
+    with fixes.disabled():
+        yield
 
 
 @pytest.fixture(scope="session")

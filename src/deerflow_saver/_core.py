@@ -9,20 +9,26 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from deerflow_saver._arguments import configurable
+from deerflow_saver._failures import FailedWrites
 from deerflow_saver._probe import Traits, traits_of
 from deerflow_saver._serde import plain_serde, token_of
 from deerflow_saver.cache.base import ChainKey, HistoryCache
 from deerflow_saver.events import CacheInfo, OnEvent
+from deerflow_saver.fixes import failed_writes_kept_checkpoint
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.isolation import Isolation, Serde
 from deerflow_saver.history.minting import now
 from deerflow_saver.history.reader import Flights
+from deerflow_saver.walks.paths import RememberedPaths
+from deerflow_saver.walks.recent import Recent
+from deerflow_saver.walks.walker import Walker
 
 __all__ = ["Core", "Shared"]
 
 logger = logging.getLogger("deerflow_saver")
 
 _MAX_CHANNELS = 256
+_HEADS = 2048
 
 
 class _Knowledge:
@@ -55,14 +61,24 @@ class Shared:
     """What a wrapper shares with its clones: the cache, the counters, the misses under way."""
 
     def __init__(
-        self, cache: HistoryCache, prefix: str, isolation: Isolation, on_event: OnEvent | None
+        self,
+        cache: HistoryCache,
+        prefix: str,
+        isolation: Isolation,
+        on_event: OnEvent | None,
+        fixes: frozenset[str] = frozenset(),
     ) -> None:
         """Start with no knowledge of any channel."""
         self.cache = cache
         self.prefix = prefix
         self.isolation = isolation
         self.on_event = on_event
+        self.fixes = fixes
+        """Slugs of `deerflow_saver.fixes` that are on."""
         self.flights = Flights()
+        self.paths = RememberedPaths()
+        self.heads: Recent[ChainKey, str] = Recent(_HEADS)
+        self.lost = FailedWrites(failed_writes_kept_checkpoint.here)
         self._knowledge = _knowledge_of(cache, prefix)
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
@@ -113,6 +129,9 @@ class Core:
         self.inner = inner
         self.shared = shared
         self.traits: Traits = traits_of(inner)
+        self.walker = Walker(inner, shared.fixes, shared.paths)
+        answered = failed_writes_kept_checkpoint.DEFECT.slug in shared.fixes
+        self.lost: FailedWrites | None = shared.lost if answered else None
         self._decoding: tuple[Any, Serde, Any] | None = None
 
     @property
@@ -168,9 +187,20 @@ class Core:
         dropped = self.shared.cache.dropped
         return Chain(
             {channel: max(since, dropped) for channel, since in self.shared.since.items()},
-            ordered=self.traits.ordered,
+            ordered=self.traits.ordered or self.walker.paths is not None,
             seeds_by_version=self.traits.seeds_by_version,
         )
+
+    def saw_head(self, row: Any) -> None:
+        """Note a row that was read as the newest of its thread and namespace."""
+        key = self.key(row.config) if self.walker.heads_help else None
+        if key is not None:
+            self.shared.heads.keep(key, row.checkpoint["id"])
+
+    def at_head(self, config: Any) -> bool:
+        """Whether the config's checkpoint had the greatest id of its thread when it was read."""
+        cid, key = configurable(config).get("checkpoint_id"), self.key(config)
+        return key is not None and cid is not None and self.shared.heads.get(key) == cid
 
     def existing(self, config: Any) -> tuple[ChainKey, Chain] | None:
         """The chain of a config if there is one; none is made."""

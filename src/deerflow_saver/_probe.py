@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,6 +22,7 @@ from typing import Any, Literal
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from deerflow_saver.errors import UnsupportedSaverError
+from deerflow_saver.walks.asking import sorts_by_path
 
 __all__ = ["Traits", "refuse_unsupported", "traits_of"]
 
@@ -93,7 +93,7 @@ def traits_of(saver: Any) -> Traits:
     if home == _MEMORY:
         return Traits(
             "storage",
-            ordered=_orders_by_path(_MEMORY),
+            ordered=sorts_by_path("memory"),
             seeds_by_version=True,
             rooted=_memory_rooted,
             arooted=_amemory_rooted,
@@ -103,7 +103,7 @@ def traits_of(saver: Any) -> Traits:
         has_loop = hasattr(saver, "loop")
         return Traits(
             "storage",
-            ordered=_orders_by_path(f"{_SQLITE}._delta"),
+            ordered=sorts_by_path("sqlite"),
             asynchronous=has_loop,
             rooted=_on_loop(_asqlite_rooted) if has_loop else _sqlite_rooted,
             arooted=_asqlite_rooted,
@@ -113,7 +113,7 @@ def traits_of(saver: Any) -> Traits:
         has_loop = hasattr(saver, "loop")
         return Traits(
             "storage",
-            ordered=_orders_by_path(f"{_POSTGRES}.base"),
+            ordered=sorts_by_path("postgres"),
             seeds_by_version=True,
             asynchronous=has_loop,
             rooted=_on_loop(_apostgres_rooted) if has_loop else _postgres_rooted,
@@ -142,12 +142,6 @@ def _home(saver: Any) -> str | None:
         return None
     roots = {next(p for p in (_MEMORY, _SQLITE, _POSTGRES) if home.startswith(p)) for home in homes}
     return min(homes) if len(roots) == 1 else None
-
-
-def _orders_by_path(module: str) -> bool:
-    """Whether the installed saver sorts by LangGraph's `writes_sort_key`, which it imports then."""
-    loaded = sys.modules.get(module)
-    return hasattr(loaded, "writes_sort_key")
 
 
 # -- is any parent row missing? ---------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ChainBusy
 from deerflow_saver.history.reader import COUNTERS, Reading, Result, depth_of, read
 from deerflow_saver.history.segment import View
+from deerflow_saver.walks.asking import on_own_loop
 
 __all__ = ["Listing", "read_history", "read_row"]
 
@@ -38,6 +38,8 @@ def read_row(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
     row = yield "inner", (name, args, kwargs)
     if row is not None and core.storage:
         _learn(core, row, chain, serial, had_child=had_child)
+        if not configurable(config).get("checkpoint_id"):
+            core.saw_head(row)
     return row
 
 
@@ -94,16 +96,6 @@ def _see(chain: Chain, row: Any, *, had_child: bool) -> None:
     )
 
 
-def _on_own_loop(saver: Any) -> bool:
-    loop = getattr(saver, "loop", None)
-    if loop is None:
-        return False
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
-
-
 def read_history(core: Core, face: str, config: Any, channels: tuple[str, ...]) -> Plan[Any]:
     """One read of delta histories, from the cache where it may answer."""
     started = time.perf_counter() if core.shared.on_event is not None else 0.0
@@ -149,7 +141,7 @@ def _may_answer(core: Core, *, sync: bool) -> bool:
     if not (core.traits.sync if sync else core.traits.asynchronous):
         return False
     # LangGraph's async savers refuse sync calls on their own loop; so must the wrapper
-    return not (sync and core.storage and _on_own_loop(core.inner))
+    return not (sync and core.storage and on_own_loop(core.inner))
 
 
 def _reading(

@@ -49,6 +49,8 @@ def store_checkpoint(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]
         return (yield "inner", (name, args, kwargs))
     if core.storage:
         require_thread(name, config)
+    if core.lost is not None:
+        core.lost.refuse(config, checkpoint, metadata, core.shared.since)
     counters = metadata.get(COUNTERS) or ()
     core.shared.track(counters)
     chains = core.to_write(config)
@@ -146,16 +148,21 @@ def store_writes(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
     if core.storage and config is not None:
         require_thread(name, config)
     cid = configurable(config).get("checkpoint_id")
-    begun = _begin_rows(core, config, cid, argument("writes", 1, args, kwargs) or ())
-    if not begun:
-        return (yield "inner", (name, args, kwargs))
-    before = _rows(core, begun, args, kwargs)
+    writes = argument("writes", 1, args, kwargs) or ()
+    if core.walker.paths is not None:
+        core.walker.paths.note(config, argument("task_id", 2, args, kwargs), _path(args, kwargs))
+    begun = _begin_rows(core, config, cid, writes)
+    before = _rows(core, begun, args, kwargs) if begun else None
     try:
         stored = yield "inner", (name, args, kwargs)
-    except BaseException:
+    except BaseException as error:
+        if core.lost is not None and isinstance(error, Exception):
+            core.lost.note(config, writes, error)
         _end_rows(begun, cid, None)
         _distrust([(key, chain) for key, chain, _ in begun])
         raise
+    if not begun:
+        return stored
     rows = before if before is not None and before == _rows(core, begun, args, kwargs) else None
     _end_rows(begun, cid, rows)
     if rows is not None:
@@ -193,7 +200,7 @@ def _rows(core: Core, begun: Begun, args: Any, kwargs: Any) -> list[Row] | None:
     channels = set[str]().union(*(chain.channels for _, chain, _ in begun))
     _, serde = core.decoding()
     task_id = argument("task_id", 2, args, kwargs)
-    path = argument("task_path", 3, args, kwargs) or ""
+    path = _path(args, kwargs)
     rows = []
     for index, (channel, value) in enumerate(argument("writes", 1, args, kwargs)):
         if channel in channels:
@@ -202,6 +209,10 @@ def _rows(core: Core, begun: Begun, args: Any, kwargs: Any) -> list[Row] | None:
                 return None
             rows.append(Row(path, task_id, WRITES_IDX_MAP.get(channel, index), channel, packed))
     return rows
+
+
+def _path(args: Any, kwargs: Any) -> str:
+    return argument("task_path", 3, args, kwargs) or ""
 
 
 def _distrust(chains: Chains) -> None:

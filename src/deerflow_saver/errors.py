@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 __all__ = [
     "MODE_MISMATCH",
@@ -11,8 +11,11 @@ __all__ = [
     "DeerflowSaverError",
     "DeerflowSaverWarning",
     "InvalidConfigError",
+    "LostWritesError",
     "NonHeadWriteError",
+    "PrunedHistoryError",
     "RefusedWriteError",
+    "StagingError",
     "UnknownStateFieldError",
     "UnsupportedSaverError",
     "WriteSlotTakenError",
@@ -37,6 +40,76 @@ class InvalidConfigError(DeerflowSaverError, KeyError, ValueError):
     def __str__(self) -> str:
         """The plain message: `KeyError` alone would print it in quotes."""
         return str(self.args[0]) if self.args else ""
+
+
+class LostWritesError(DeerflowSaverError, RuntimeError):
+    """A checkpoint was refused: its run could not store delta writes that it is made of.
+
+    Its cause is the error of the failed `put_writes`, which the run raises as well.
+
+    Attributes:
+        thread_id: the thread.
+        checkpoint_ns: the namespace; empty for the root graph.
+        checkpoint_id: the checkpoint whose own writes are missing, or which was refused itself.
+        channels: the delta channels that would have lost writes.
+
+    """
+
+    def __init__(
+        self, *, thread_id: str, checkpoint_ns: str, checkpoint_id: str, channels: tuple[str, ...]
+    ) -> None:
+        """See the attributes."""
+        self.thread_id = thread_id
+        self.checkpoint_ns = checkpoint_ns
+        self.checkpoint_id = checkpoint_id
+        self.channels = channels
+        super().__init__(
+            f"put refused in thread {thread_id!r}, namespace {checkpoint_ns!r}: this run could "
+            f"not store its writes to {', '.join(channels)} on checkpoint {checkpoint_id}, and a "
+            "child would read without them. Nothing was stored. Look at the error of put_writes, "
+            "then run again from the head, for example invoke(None, config)."
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by the attributes."""
+        return (_lost, (self.thread_id, self.checkpoint_ns, self.checkpoint_id, self.channels))
+
+
+def _lost(
+    thread_id: str, checkpoint_ns: str, checkpoint_id: str, channels: tuple[str, ...]
+) -> LostWritesError:
+    return LostWritesError(
+        thread_id=thread_id,
+        checkpoint_ns=checkpoint_ns,
+        checkpoint_id=checkpoint_id,
+        channels=channels,
+    )
+
+
+class PrunedHistoryError(DeerflowSaverError, NotImplementedError):
+    """`prune` was refused: it would delete the writes that delta channels are rebuilt from.
+
+    A `NotImplementedError` too, as LangGraph raises for the threads it recognises.
+
+    Attributes:
+        channels: per thread id the channels that would be lost.
+
+    """
+
+    def __init__(self, channels: Mapping[str, tuple[str, ...]]) -> None:
+        """See the attributes."""
+        self.channels = dict(channels)
+        threads = "; ".join(f"{t!r} ({', '.join(names)})" for t, names in self.channels.items())
+        super().__init__(
+            "keep_latest can't prune threads whose latest checkpoint does not store every channel: "
+            f"{threads}. They would read empty. Nothing was deleted. What works: run the graph "
+            "with a lower snapshot_frequency or in full mode until the latest checkpoint stores "
+            'the values, or strategy="delete" for threads that are done.'
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by the attributes."""
+        return (PrunedHistoryError, (self.channels,))
 
 
 MODE_MISMATCH = (
@@ -198,6 +271,10 @@ class WriteSlotTakenError(RefusedWriteError):
         "What works: update as a node that has not finished in this step, finish the step "
         "first (resume it), or name another task_id in the StateUpdate."
     )
+
+
+class StagingError(DeerflowSaverError, RuntimeError):
+    """A LangGraph release, or a change staged for it, could not be tried; the message says why."""
 
 
 class DeerflowSaverWarning(UserWarning):

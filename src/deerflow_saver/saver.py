@@ -32,6 +32,7 @@ from deerflow_saver.cache.base import CACHE_METHODS, HistoryCache
 from deerflow_saver.cache.memory import MemoryHistoryCache
 from deerflow_saver.errors import InvalidConfigError, UnsupportedSaverError
 from deerflow_saver.events import CacheInfo, GuardEvent, OnEvent, emit
+from deerflow_saver.fixes import Fixes, for_saver, is_on
 from deerflow_saver.guard.driver import Guarded
 from deerflow_saver.guard.guard import Guard
 from deerflow_saver.guard.locks import locks_of
@@ -40,6 +41,8 @@ from deerflow_saver.guard.plans import forgetting, guarded_put, guarded_read, gu
 from deerflow_saver.guard.policy import Policy, check_policy
 from deerflow_saver.guard.state import GuardState
 from deerflow_saver.history.isolation import ISOLATIONS, Isolation
+from deerflow_saver.walks.asking import aask, ask
+from deerflow_saver.walks.pruning import keeping_histories
 
 __all__ = ["CachedHistorySaver"]
 
@@ -73,6 +76,9 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
             `"observe"` (report and store), or `"off"`.
         strict: refuse late writes of another run on an older checkpoint as well, whatever
             their channels.
+        fixes: defects of the installed LangGraph to be mended (see `deerflow_saver.fixes`):
+            `"auto"` (default: those this saver and guard need), `"off"`, or an iterable of
+            slugs. Some are mended by patching LangGraph, in the whole process.
 
     Raises:
         UnsupportedSaverError: not a saver, already wrapped, or one with which delta
@@ -84,13 +90,15 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
     _self_core: Core
     _self_guard: Guarded | None
 
-    def __new__(cls, inner: Any, *_args: Any, **_kwargs: Any) -> Self:
+    def __new__(cls, inner: Any, *_args: Any, fixes: Any = "auto", **_kwargs: Any) -> Self:
         """Make an instance of the proxy class that fits `inner`'s type."""
         if issubclass(type(inner), CachedHistorySaver):
             msg = f"{inner!r} is wrapped already; use it as it is, or wrap its .inner"
             raise UnsupportedSaverError(msg)
         refuse_unsupported(inner)
-        return cast("Self", wrapt.BaseObjectProxy.__new__(proxy_class(cls, type(inner), _METHODS)))
+        paths = is_on("star-args-wrapper", fixes)
+        made = proxy_class(cls, type(inner), _METHODS, name_paths=paths)
+        return cast("Self", wrapt.BaseObjectProxy.__new__(made))
 
     def __init__(
         self,
@@ -102,6 +110,7 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
         on_event: OnEvent | None = None,
         guard: Policy = "refuse",
         strict: bool = False,
+        fixes: Fixes = "auto",
     ) -> None:
         """See the class."""
         super().__init__(inner)
@@ -109,16 +118,18 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
             cache = MemoryHistoryCache()
         _check_options(cache, key_prefix, isolation, on_event)
         check_policy(guard, strict)
-        shared = Shared(cache, key_prefix or uuid.uuid4().hex, isolation, on_event)
+        on = for_saver(inner, fixes, guard=guard)
+        shared = Shared(cache, key_prefix or uuid.uuid4().hex, isolation, on_event, on)
         self._self_core = Core(inner, shared)
         self._self_guard = _guarded(self._self_core, guard, strict=strict)
 
     def _self_around(self, inner: Any, shared: Shared | None = None) -> CachedHistorySaver:
         """A wrapper round another inner saver, with this one's cache and counters by default."""
         user_class = cast("type[CachedHistorySaver]", type(self).__mro__[1])
-        twin = user_class.__new__(user_class, inner)
+        shared_now = shared or self._self_core.shared
+        twin = user_class.__new__(user_class, inner, fixes=shared_now.fixes)
         wrapt.BaseObjectProxy.__init__(twin, inner)
-        core = Core(inner, shared or self._self_core.shared)
+        core = Core(inner, shared_now)
         old = self._self_guard
         state = None if shared is not None or old is None else old.guard.state
         twin._self_core = core  # noqa: SLF001
@@ -175,7 +186,8 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
     def __deepcopy__(self, memo: dict[int, Any]) -> CachedHistorySaver:
         """A wrapper round a deep copy of the saver, with a cache of its own."""
         old = self._self_core.shared
-        shared = Shared(MemoryHistoryCache(), uuid.uuid4().hex, old.isolation, old.on_event)
+        cache, prefix = MemoryHistoryCache(), uuid.uuid4().hex
+        shared = Shared(cache, prefix, old.isolation, old.on_event, old.fixes)
         return self._self_around(copy.deepcopy(self.__wrapped__, memo), shared)
 
     def __reduce__(self) -> NoReturn:
@@ -238,14 +250,14 @@ async def _aget_tuple(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> An
 
 def _list(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Iterator[Any]:
     listing = Listing(self._self_core, args, kwargs)
-    for row in self.__wrapped__.list(*args, **kwargs):
+    for row in self._self_core.walker.list(args, kwargs):
         listing.passes(row)
         yield row
 
 
 async def _alist(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
     listing = Listing(self._self_core, args, kwargs)
-    async for row in self.__wrapped__.alist(*args, **kwargs):
+    async for row in self._self_core.walker.alist(args, kwargs):
         listing.passes(row)
         yield row
 
@@ -254,10 +266,8 @@ def _get_delta_channel_history(self: CachedHistorySaver, *args: Any, **kwargs: A
     core = self._self_core
     config, channels = history_arguments(args, kwargs)
     calls: dict[str, Callable[[Any], Any]] = {
-        "get_tuple": core.inner.get_tuple,
-        "history": lambda names: core.inner.get_delta_channel_history(
-            config=config, channels=list(names)
-        ),
+        "get_tuple": core.walker.get_tuple,
+        "history": lambda names: core.walker.walk(config, names, head=core.at_head(config)),
         "rooted": core.rooted,
         "wait": lambda flight: flight.landed.result(),
     }
@@ -268,10 +278,8 @@ async def _aget_delta_channel_history(self: CachedHistorySaver, *args: Any, **kw
     core = self._self_core
     config, channels = history_arguments(args, kwargs)
     calls: dict[str, Callable[[Any], Any]] = {
-        "get_tuple": core.inner.aget_tuple,
-        "history": lambda names: core.inner.aget_delta_channel_history(
-            config=config, channels=list(names)
-        ),
+        "get_tuple": core.walker.aget_tuple,
+        "history": lambda names: core.walker.awalk(config, names, head=core.at_head(config)),
         "rooted": core.arooted,
         "wait": lambda flight: asyncio.shield(asyncio.wrap_future(flight.landed)),
     }
@@ -318,13 +326,18 @@ def _deleting(
         core, guarded = self._self_core, self._self_guard
         touched = None if threads is None else threads(args, kwargs)
         plan = forget_all(core, call) if touched is None else forget_threads(core, call, touched)
+        if name == "prune" and "prune-of-delta-thread" in core.shared.fixes:
+            plan = keeping_histories(core.inner, core.shared.since, args, kwargs, plan)
         return plan if guarded is None else forgetting(guarded.guard, touched, plan)
 
     def method(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
-        return drive(plan(self, name, args, kwargs), {"inner": self._self_core.call})
+        core = self._self_core
+        calls = {"inner": core.call, "ask": lambda statement: ask(core.inner, statement)}
+        return drive(plan(self, name, args, kwargs), calls)
 
     async def amethod(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
-        calls = {"inner": self._self_core.call}
+        core = self._self_core
+        calls = {"inner": core.call, "ask": lambda statement: aask(core.inner, statement)}
         return await adrive(plan(self, f"a{name}", args, kwargs), calls)
 
     return {name: method, f"a{name}": amethod}

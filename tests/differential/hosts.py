@@ -9,9 +9,11 @@ from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
 from support.savers import Saver, SaverCase, Storage
 
-__all__ = ["Face", "Host", "Loop"]
+__all__ = ["BaseWalk", "Face", "Host", "Loop"]
 
 Face = Literal["sync", "async"]
 T = TypeVar("T")
@@ -96,3 +98,18 @@ class Host:
             return [item async for item in getattr(target, f"a{method}")(*args, **kwargs)]
 
         return self.loop.run(gather())
+
+
+class BaseWalk:
+    """The base class's histories over the rows of `reader`."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def get_delta_channel_history(self, **asked: Any) -> Any:
+        """On the sync face."""
+        return BaseCheckpointSaver.get_delta_channel_history(self._reader, **asked)
+
+    async def aget_delta_channel_history(self, **asked: Any) -> Any:
+        """On the async face."""
+        return await BaseCheckpointSaver.aget_delta_channel_history(self._reader, **asked)

@@ -52,14 +52,22 @@ class Line:
     ids: list[str] = field(default_factory=list)
     reserved: list[str] = field(default_factory=list)
     versions: dict[str, dict[str, Any]] = field(default_factory=dict)
-    parents: dict[str, str | None] = field(default_factory=dict)
+    parents: dict[str, set[str]] = field(default_factory=dict)
+    """All that were ever given: a saver may keep the first one or the last."""
 
     def above(self, checkpoint_id: str, parent: str | None) -> str | None:
-        """`parent`, unless that would make a loop, in which the raw memory saver never ends."""
-        current = parent
-        while current is not None and current != checkpoint_id:
-            current = self.parents.get(current)
-        return None if current == checkpoint_id else parent
+        """`parent`, unless that could make a loop, in which some raw savers never end."""
+        if parent is None:
+            return None
+        reached, found = {parent}, [parent]
+        while found:
+            further = self.parents.get(found.pop(), set()) - reached
+            reached |= further
+            found += further
+        if checkpoint_id in reached:
+            return None
+        self.parents.setdefault(checkpoint_id, set()).add(parent)
+        return parent
 
     def config(self, checkpoint_id: str | None) -> dict[str, Any]:
         """Address a checkpoint, or with None the newest."""
@@ -108,7 +116,7 @@ class SaverHistories(Machine):
         spec: Spec,
         number: int,
     ) -> None:
-        parent = line.parents[checkpoint_id] = line.above(checkpoint_id, parent)
+        parent = line.above(checkpoint_id, parent)
         versions = dict(line.versions.get(parent or "", {}))
         values: dict[str, Any] = {"plain": build(spec)}
         changed: dict[str, Any] = {}
@@ -265,7 +273,7 @@ class SaverHistories(Machine):
         name = "copy_thread"
         self.host.call(self.face(number), self.pick(number), name, source.thread, target.thread)
         target.ids, target.versions = list(source.ids), dict(source.versions)
-        target.parents = dict(source.parents)
+        target.parents = {cid: set(parents) for cid, parents in source.parents.items()}
         self.lines[-1] = target
 
     def _can(self, method: str) -> bool:
@@ -286,7 +294,7 @@ class SaverHistories(Machine):
             self.host.call(face, saver, "put", config, row.checkpoint, row.metadata, versions)
             cid = row.checkpoint["id"]
             target.ids.append(cid)
-            target.parents[cid] = parent
+            target.parents[cid] = {parent} if parent else set()
             target.versions[cid] = dict(versions)
             for index, (task, channel, value) in enumerate(row.pending_writes or ()):
                 where = target.config(cid)

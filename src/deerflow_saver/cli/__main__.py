@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 
 import deerflow_saver
-from deerflow_saver.cli import demo, fence
+from deerflow_saver.cli import demo, fence, patches
 from deerflow_saver.cli.errors import UsageError
 
 __all__ = ["main"]
 
-COMMANDS = {"demo": demo, "fence": fence}
+COMMANDS = {"demo": demo, "fence": fence, "patches": patches}
 """Each module has `SUMMARY`, `add_arguments(parser)` and `run(arguments) -> int`."""
 
 _USAGE = 2

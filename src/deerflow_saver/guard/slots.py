@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from langgraph.pregel import _checkpoint as checkpoints
+from langgraph.pregel import main
 
 from deerflow_saver.guard.fence import Plain, Row
 
 __all__ = ["lost_channels"]
 
-_PENDING_CHANNELS_SNAPSHOT = hasattr(checkpoints, "delta_channels_with_pending_writes")
-"""Whether the installed LangGraph forces a snapshot of channels with pending writes."""
+_PENDING_CHANNELS_SNAPSHOT = hasattr(main, "_update_task_id")
+"""Whether the installed LangGraph forces a snapshot of channels with pending writes.
+
+It does from 1.2.13 on, but of those alone that were pending before an update's superstep:
+until 1.2.15, the updates of one superstep shared a task id and lost each other's writes.
+"""
 
 Writes = Sequence[tuple[str, Any]]
 

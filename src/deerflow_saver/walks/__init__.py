@@ -1,0 +1,1 @@
+"""Walks and listings of LangGraph's savers that lose rows, lose order, or hold a lock."""
