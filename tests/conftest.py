@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from deerflow_saver import fixes
+from deerflow_saver.channel_mode import thawed
 from deerflow_saver.fixes import DEFECTS, Patch
 from support.databases import empty_redis, fresh_postgres, numbered_redis
 from support.savers import Storage
@@ -103,6 +104,13 @@ def redis_url(pytestconfig: pytest.Config) -> str:
     """This worker's database on the run's Redis server; tests that write take `redis_database`."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
     return numbered_redis(_server(pytestconfig, "redis_url"), int(worker))
+
+
+@pytest.fixture(autouse=True)
+def _thawed() -> Iterator[None]:
+    """No test finds a channel mode frozen by another, a page of the docs for example."""
+    with thawed():
+        yield
 
 
 @pytest.fixture

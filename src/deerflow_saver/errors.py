@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 __all__ = [
+    "MODE_MISMATCH",
+    "CheckpointModeMismatchError",
+    "CheckpointModeReconfigurationError",
     "DeerflowSaverError",
     "DeerflowSaverWarning",
     "InvalidConfigError",
@@ -13,6 +16,7 @@ __all__ = [
     "PrunedHistoryError",
     "RefusedWriteError",
     "StagingError",
+    "UnknownStateFieldError",
     "UnsupportedSaverError",
     "WriteSlotTakenError",
 ]
@@ -106,6 +110,66 @@ class PrunedHistoryError(DeerflowSaverError, NotImplementedError):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by the attributes."""
         return (PrunedHistoryError, (self.channels,))
+
+
+MODE_MISMATCH = (
+    "Thread requires delta mode; materialize and convert its checkpoints before using full mode."
+)
+
+
+class CheckpointModeMismatchError(DeerflowSaverError, RuntimeError):
+    """A process in full mode met a thread whose channels are stored as deltas.
+
+    The text is the same everywhere; where it happened is in the attributes and in a note.
+
+    Attributes:
+        thread_id: the thread, where it is known.
+        checkpoint_ns: the namespace; empty for the root graph.
+        checkpoint_id: the checkpoint that shows it.
+
+    """
+
+    def __init__(
+        self,
+        message: str = MODE_MISMATCH,
+        *,
+        thread_id: str | None = None,
+        checkpoint_ns: str = "",
+        checkpoint_id: str | None = None,
+    ) -> None:
+        """See the attributes."""
+        super().__init__(message)
+        self.thread_id = thread_id
+        self.checkpoint_ns = checkpoint_ns
+        self.checkpoint_id = checkpoint_id
+        if thread_id is not None:
+            namespace = f", namespace {checkpoint_ns!r}" if checkpoint_ns else ""
+            self.add_note(
+                f"Refused: thread {thread_id!r}{namespace}, checkpoint {checkpoint_id}. Use a "
+                "process in delta mode for it."
+            )
+
+
+class CheckpointModeReconfigurationError(DeerflowSaverError, RuntimeError):
+    """The process runs in another mode, or with another cadence: only a restart changes that."""
+
+
+class UnknownStateFieldError(DeerflowSaverError, ValueError):
+    """A write names fields that the graph has no channels for, which LangGraph would discard.
+
+    Attributes:
+        fields: the unknown names, sorted.
+
+    """
+
+    def __init__(self, fields: Iterable[str]) -> None:
+        """Name the fields."""
+        self.fields = tuple(sorted(fields))
+        super().__init__(f"Unknown thread-state field(s): {', '.join(self.fields)}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by the fields."""
+        return (type(self), (self.fields,))
 
 
 class RefusedWriteError(DeerflowSaverError, ValueError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deerflow_saver._arguments import argument, configurable
+from deerflow_saver.channel_mode.marker import CHECKPOINT_MODE_METADATA_KEY, asks_for_full
 from deerflow_saver.guard.fence import Call
 from deerflow_saver.guard.policy import MARKER, Signal, signal_of
 
@@ -30,6 +31,17 @@ class Target:
     def key(self) -> tuple[str, str]:
         """The key of locks and flights."""
         return self.thread_id, self.checkpoint_ns
+
+    @property
+    def full(self) -> bool:
+        """Whether the call is made in full mode, which a delta thread refuses."""
+        return asks_for_full(self.names)
+
+    def head_config(self, *, root: bool = False) -> Any:
+        """The config of the head, of the call's namespace or of the root graph's."""
+        dropped = {"checkpoint_id", "checkpoint_map"}
+        names = {name: value for name, value in self.names.items() if name not in dropped}
+        return {**self.config, "configurable": {**names, "checkpoint_ns": ""} if root else names}
 
     def scope(self) -> tuple[tuple[str, str], ...]:
         """What else a wrapping saver may choose rows by."""
@@ -135,7 +147,7 @@ def put_of(call: Call) -> Put | None:
 def _with_mode(target: Target, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """The metadata as savers store it: the config's own metadata and configurable added."""
     for source in (target.config.get("metadata"), target.names):
-        if isinstance(source, Mapping) and "deerflow_checkpoint_channel_mode" in source:
+        if isinstance(source, Mapping) and CHECKPOINT_MODE_METADATA_KEY in source:
             return {**source, **metadata}
     return metadata
 

@@ -6,8 +6,12 @@ import asyncio
 import time
 from asyncio import _get_running_loop
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Any
+from typing import Any, Literal
 
+from deerflow_saver.channel_mode.gate import (
+    aensure_checkpoint_mode_compatible,
+    ensure_checkpoint_mode_compatible,
+)
 from deerflow_saver.guard.fence import Session
 from deerflow_saver.guard.guard import Guard
 
@@ -51,11 +55,18 @@ def _operations(guard: Guard, inner: Callable[[Any], Any]) -> Mapping[str, Calla
         "inner": inner,
         "enter": enter,
         "look": fence.look,
+        "history": lambda asked: guard.saver.get_delta_channel_history(**asked),
+        "vet": lambda asked: ensure_checkpoint_mode_compatible(*_vetting(guard, *asked)),
         "store": fence.store,
         "attempt": fence.attempt,
         "leave": leave,
         "settle": settle,
     }
+
+
+def _vetting(guard: Guard, session: Session, config: Any) -> tuple[Any, Any, Literal["full"]]:
+    """What the gate is asked inside a session: the saver that sees its transaction."""
+    return session.saver or guard.saver, config, "full"
 
 
 def _aoperations(
@@ -95,6 +106,8 @@ def _aoperations(
         "inner": inner,
         "enter": enter,
         "look": fence.alook,
+        "history": lambda asked: guard.saver.aget_delta_channel_history(**asked),
+        "vet": lambda asked: aensure_checkpoint_mode_compatible(*_vetting(guard, *asked)),
         "store": fence.astore,
         "attempt": fence.aattempt,
         "leave": leave,

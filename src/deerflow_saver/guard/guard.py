@@ -312,6 +312,7 @@ class Guard:
         namespace.head = Head(put.child, parent, signal, "head", "head")
         namespace.saw(stamp or (), vague=put.signal.vague)
         namespace.marked = namespace.marked or stamp is not None
+        namespace.full_head = put.child if put.target.full and not put.signal.delta else None
         self.state.accept(put.target.thread_id, put.child)
         if parent is not None:
             namespace.children.keep(parent, run)

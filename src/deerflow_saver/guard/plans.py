@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from deerflow_saver._arguments import argument
 from deerflow_saver._plan import Plan
-from deerflow_saver.errors import RefusedWriteError
+from deerflow_saver.errors import CheckpointModeMismatchError, RefusedWriteError
+from deerflow_saver.guard import full_mode
 from deerflow_saver.guard.calls import Put, Target, Writes, put_of, target_of, writes_of
 from deerflow_saver.guard.clock import observe
 from deerflow_saver.guard.fence import Call, Forecast, Look, Seen, Session
@@ -24,6 +25,8 @@ __all__ = ["forgetting", "guarded_put", "guarded_read", "guarded_writes"]
 T = TypeVar("T")
 Store = Callable[[Any, Any], Plan[Any]]
 """The wrapper's own plan for `(args, kwargs)`."""
+Foresee = Callable[..., Forecast | None]
+"""`Guard.foresee`, or what foresees nothing."""
 
 
 def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[Any]:
@@ -34,6 +37,8 @@ def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[
     if guard.state.unsettled(target.key):
         yield "settle", target.key
     row = yield from read
+    if target.full:
+        yield from full_mode.vetted_read(target, guard.namespace(target), row)
     guard.read(target, row)
     if row is not None:
         observe(row.checkpoint["id"])
@@ -56,21 +61,29 @@ def _put(guard: Guard, put: Put, store: Store) -> Plan[Any]:
     namespace, run = guard.namespace(put.target), guard.state.run_of(put.target.names)
     guard.refuse_behind(put, namespace, run)
     namespace.expect(put.signal.channels)
-    if not guard.must_look_before_put(namespace, put):
+    if not put.target.full and not guard.must_look_before_put(namespace, put):
         return (yield from store(*put.call[1:]))
-    return (
-        yield from _fenced(put.target, lambda s: _judged_put(guard, put, namespace, run, s, store))
-    )
+
+    def body(session: Session, foresee: Foresee) -> Plan[Any]:
+        return _judged_put(guard, put, namespace, run, session, store, foresee)
+
+    return (yield from _foreseen(guard, put.target, body))
 
 
 def _judged_put(
-    guard: Guard, put: Put, namespace: Namespace, run: Run | None, session: Session, store: Store
+    guard: Guard,
+    put: Put,
+    namespace: Namespace,
+    run: Run | None,
+    session: Session,
+    store: Store,
+    foresee: Foresee,
 ) -> Plan[Any]:
     target = put.target
     known = run is not None and (run, target.checkpoint_id) in namespace.known
     look = Look(
         target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
-        child=put.child, rows=known,
+        child=put.child, rows=known and not target.full,
     )  # fmt: skip
     stamp: frozenset[str] | None = None
 
@@ -80,6 +93,7 @@ def _judged_put(
         return refusal
 
     def decide(seen: Seen) -> Call:
+        full_mode.require_full(target, namespace, seen)
         refusal = judge(seen)
         if refusal is not None:
             guard.decide(put, refusal, namespace, run)
@@ -87,8 +101,9 @@ def _judged_put(
 
     # Something may have been refused while this call waited
     guard.refuse_behind(put, namespace, run, again=True)
-    forecast = guard.foresee(look, namespace, run, judge, decide)
-    stored = yield from _decided(session, look, forecast, decide, store)
+    forecast = foresee(look, namespace, run, judge, decide)
+    vet = full_mode.vetting(target, namespace, session)
+    stored = yield from _decided(session, look, forecast, vet, decide, store)
     guard.stored_put(put, namespace, run, stamp)
     return stored
 
@@ -97,11 +112,16 @@ def _decided(
     session: Session,
     look: Look,
     forecast: Forecast | None,
+    vet: Callable[[Seen], Plan[None]],
     decide: Callable[[Seen], Call],
     store: Store,
 ) -> Plan[Any]:
     """Look, decide and store; or decide by a forecast, and store if it holds."""
-    seen = (yield "look", (session, look)) if forecast is None else forecast.foreseen
+    if forecast is None:
+        seen = yield "look", (session, look)
+        yield from vet(seen)
+    else:
+        seen = forecast.foreseen
     return (yield from _through(session, store(*decide(seen)[1:]), forecast))
 
 
@@ -120,14 +140,14 @@ def guarded_writes(guard: Guard, call: Call, store: Store) -> Plan[Any]:
 def _writes(guard: Guard, writes: Writes, store: Store) -> Plan[Any]:
     namespace, run = guard.namespace(writes.target), guard.state.run_of(writes.target.names)
     guard.refuse_behind(writes, namespace, run)
-    if not guard.must_look_before_writes(namespace, writes):
+    if not writes.target.full and not guard.must_look_before_writes(namespace, writes):
         guard.wrote(writes, namespace, run)  # it may be, from now on
         return (yield from store(*writes.call[1:]))
-    return (
-        yield from _fenced(
-            writes.target, lambda s: _judged_writes(guard, writes, namespace, run, s, store)
-        )
-    )
+
+    def body(session: Session, foresee: Foresee) -> Plan[Any]:
+        return _judged_writes(guard, writes, namespace, run, session, store, foresee)
+
+    return (yield from _foreseen(guard, writes.target, body))
 
 
 def _judged_writes(
@@ -137,17 +157,19 @@ def _judged_writes(
     run: Run | None,
     session: Session,
     store: Store,
+    foresee: Foresee,
 ) -> Plan[Any]:
     target = writes.target
     look = Look(
         target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
-        rows=True, task_id=writes.task_id,
+        rows=not target.full, task_id=writes.task_id,
     )  # fmt: skip
 
     def judge(seen: Seen) -> Refusal | None:
         return guard.judge_writes(writes, namespace, run, seen)
 
     def decide(seen: Seen) -> Call:
+        full_mode.require_full(target, namespace, seen)
         refusal = judge(seen)
         if refusal is not None:
             guard.decide(writes, refusal, namespace, run)
@@ -155,16 +177,25 @@ def _judged_writes(
         return writes.call
 
     guard.refuse_behind(writes, namespace, run, again=True)
-    forecast = guard.foresee(look, namespace, run, judge, decide)
+    forecast = foresee(look, namespace, run, judge, decide)
+    vet = full_mode.vetting(target, namespace, session)
     try:
-        stored = yield from _decided(session, look, forecast, decide, store)
-    except RefusedWriteError:
+        stored = yield from _decided(session, look, forecast, vet, decide, store)
+    except (RefusedWriteError, CheckpointModeMismatchError):
         raise
     except BaseException:  # it may have been stored all the same
         guard.wrote(writes, namespace, run)
         raise
     guard.wrote(writes, namespace, run)
     return stored
+
+
+def _foreseen(guard: Guard, target: Target, body: Callable[[Session, Foresee], Plan[T]]) -> Plan[T]:
+    """Run `body` inside a session; once more without a forecast, if a head has to be read."""
+    try:
+        return (yield from _fenced(target, lambda session: body(session, guard.foresee)))
+    except full_mode.Unvetted:
+        return (yield from _fenced(target, lambda session: body(session, lambda *_: None)))
 
 
 def forgetting(guard: Guard, threads: list[Any] | None, plan: Plan[T]) -> Plan[T]:

@@ -9,6 +9,11 @@ from typing import Any, Literal, get_args
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from deerflow_saver.channel_mode.marker import (
+    CHECKPOINT_MODE_METADATA_KEY,
+    COUNTERS_METADATA_KEY,
+    DELTA_CHANNELS_METADATA_KEY,
+)
 from deerflow_saver.errors import InvalidConfigError
 
 __all__ = [
@@ -19,13 +24,11 @@ __all__ = [
 Policy = Literal["refuse", "refuse-all", "observe", "off"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
-MARKER = "deerflow_delta_channels"
+MARKER = DELTA_CHANNELS_METADATA_KEY
 """Metadata key: the delta channels of a namespace, handed down from parent to child."""
 ALLOW_KEY = "__deerflow_allow_non_head_write"
 """Config key of the override for one call or run."""
 
-_COUNTERS = "counters_since_delta_snapshot"
-_MODE = "deerflow_checkpoint_channel_mode"
 _EXIT_ANCHOR_STEP = -2
 _allowing: ContextVar[str | None] = ContextVar("deerflow_allow_non_head_writes", default=None)
 
@@ -73,14 +76,17 @@ def signal_of(metadata: Any, values: Any = None) -> Signal:
         return Signal((), marked=False, vague=False)
     marker = metadata.get(MARKER)
     marked = isinstance(marker, list | tuple)
-    names = set(metadata.get(_COUNTERS) or ())
+    names = set(metadata.get(COUNTERS_METADATA_KEY) or ())
     if isinstance(marker, list | tuple):
         names.update(name for name in marker if isinstance(name, str))
     if isinstance(values, Mapping):
         names.update(name for name, value in values.items() if isinstance(value, _DeltaSnapshot))
-    vague = metadata.get("step") == _EXIT_ANCHOR_STEP or metadata.get(_MODE) == "delta"
+    vague = (
+        metadata.get("step") == _EXIT_ANCHOR_STEP
+        or metadata.get(CHECKPOINT_MODE_METADATA_KEY) == "delta"
+    )
     vague = vague and not names and not marked
-    return Signal(names, marked=marked, vague=vague, counters=metadata.get(_COUNTERS))
+    return Signal(names, marked=marked, vague=vague, counters=metadata.get(COUNTERS_METADATA_KEY))
 
 
 def plain_channels(values: Any) -> frozenset[str]:

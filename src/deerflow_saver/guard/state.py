@@ -146,7 +146,8 @@ class Namespace:
     """What is remembered about one (thread, namespace)."""
 
     __slots__ = (
-        "_refused_to", "channels", "children", "head", "known", "marked", "vague", "written",
+        "_refused_to", "channels", "children", "full_head", "head", "known", "marked", "vague",
+        "written",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -161,6 +162,8 @@ class Namespace:
         """Whether it was ever stamped: then its checkpoints say themselves what they are."""
         self.head: Head | None = None
         """The newest checkpoint as last seen here."""
+        self.full_head: str | None = None
+        """A head that was found to be full by all that it tells."""
         self.children: _Bounded[str | None, Run | None] = _Bounded(_KNOWN_PER_NAMESPACE)
         """Which run put a checkpoint's child."""
         self.known: _Bounded[tuple[Run, str], Known] = _Bounded(_KNOWN_PER_NAMESPACE)

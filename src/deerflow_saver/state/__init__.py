@@ -1,0 +1,127 @@
+"""Thread state in either channel mode: schemas, reducers and lineage."""
+
+from __future__ import annotations
+
+from deerflow_saver.errors import (
+    UnknownStateFieldError,
+)
+from deerflow_saver.state.accessor import (
+    CheckpointStateAccessor,
+)
+from deerflow_saver.state.ancestry import (
+    checkpoint_configurable,
+    checkpoint_messages,
+    checkpoint_metadata,
+    has_pending_tasks,
+    is_duration_only_checkpoint,
+    is_metadata_only_checkpoint,
+)
+from deerflow_saver.state.channels import (
+    graph_reducer_channels,
+    graph_state_schema,
+    graph_writable_channels,
+)
+from deerflow_saver.state.delta import (
+    DELTA_MESSAGES_FIELD,
+    ReducerDeltaChannel,
+    delta_field,
+    delta_messages_field,
+)
+from deerflow_saver.state.graph_cache import (
+    CompiledGraphCache,
+    resolve_checkpoint_graph_cache_max,
+)
+from deerflow_saver.state.lineage import (
+    afind_base_before_message,
+    afind_checkpoint_before_message,
+    find_base_before_message,
+    find_checkpoint_before_message,
+    find_checkpoint_before_message_chronologically,
+)
+from deerflow_saver.state.lineage_errors import (
+    CheckpointLineageError,
+    CheckpointLineageIntegrityError,
+    CheckpointParentMissingError,
+)
+from deerflow_saver.state.messages import (
+    merge_message_writes,
+)
+from deerflow_saver.state.mutation import (
+    build_state_mutation_graph,
+)
+from deerflow_saver.state.opening import (
+    aopen_state_accessor,
+    open_state_accessor,
+)
+from deerflow_saver.state.raw import (
+    RawCheckpointReadAccessor,
+    RawCheckpointSnapshot,
+)
+from deerflow_saver.state.reducers import (
+    merge_artifacts,
+    merge_delegations,
+    merge_goal,
+    merge_promoted,
+    merge_sandbox,
+    merge_skill_context,
+    merge_todos,
+    merge_viewed_images,
+)
+from deerflow_saver.state.schema import (
+    adapt_state_schema_for_mode,
+    get_thread_state_schema,
+    normalize_middleware_state_schemas,
+)
+from deerflow_saver.state.thread_state import (
+    THREAD_STATE_REDUCER_FIELDS,
+    DeltaThreadState,
+    ThreadState,
+)
+
+__all__ = [
+    "DELTA_MESSAGES_FIELD",
+    "THREAD_STATE_REDUCER_FIELDS",
+    "CheckpointLineageError",
+    "CheckpointLineageIntegrityError",
+    "CheckpointParentMissingError",
+    "CheckpointStateAccessor",
+    "CompiledGraphCache",
+    "DeltaThreadState",
+    "RawCheckpointReadAccessor",
+    "RawCheckpointSnapshot",
+    "ReducerDeltaChannel",
+    "ThreadState",
+    "UnknownStateFieldError",
+    "adapt_state_schema_for_mode",
+    "afind_base_before_message",
+    "afind_checkpoint_before_message",
+    "aopen_state_accessor",
+    "build_state_mutation_graph",
+    "checkpoint_configurable",
+    "checkpoint_messages",
+    "checkpoint_metadata",
+    "delta_field",
+    "delta_messages_field",
+    "find_base_before_message",
+    "find_checkpoint_before_message",
+    "find_checkpoint_before_message_chronologically",
+    "get_thread_state_schema",
+    "graph_reducer_channels",
+    "graph_state_schema",
+    "graph_writable_channels",
+    "has_pending_tasks",
+    "is_duration_only_checkpoint",
+    "is_metadata_only_checkpoint",
+    "merge_artifacts",
+    "merge_delegations",
+    "merge_goal",
+    "merge_message_writes",
+    "merge_promoted",
+    "merge_sandbox",
+    "merge_skill_context",
+    "merge_todos",
+    "merge_viewed_images",
+    "normalize_middleware_state_schemas",
+    "open_state_accessor",
+    "resolve_checkpoint_graph_cache_max",
+]
