@@ -11,7 +11,7 @@ import pytest
 
 from contrib.service import Service, serving
 from deerflow_saver.errors import CheckpointModeReconfigurationError
-from deerflow_saver.state import aopen_state_accessor
+from deerflow_saver.state import CheckpointStateAccessor, aopen_state_accessor
 
 MISMATCH = (
     "Thread 1: Thread requires delta mode; materialize and convert its checkpoints before "
@@ -269,3 +269,63 @@ def test_the_extra_is_named_where_it_is_missing() -> None:
     )
     assert done.returncode == 1
     assert 'pip install "deerflow-saver[fastapi]"' in done.stderr
+
+
+AWKWARD = (
+    r'{"title": "a\u0000b"}',
+    r'{"title": "\ud800"}',
+    r'{"messages": [{"type": "human", "content": "\ud800"}]}',
+    '{"title": NaN}',
+    '{"title": 1e999}',
+    r'{"todos": [{"\u0000": "\u0000"}]}',
+    r'{"title": {"\ud800": 1}}',
+    '{"todos": ' + "[" * 500 + "]" * 500 + "}",
+    '{"title": 123456789012345678901234567890}',
+    '{"__root__": 1}',
+    '{"title": {"value": 1, "type": "__overwrite__"}}',
+    '{"title": {"__overwrite__": [1]}}',
+)
+
+
+def test_awkward_json_is_stored_as_it_is_or_refused(service: Service) -> None:
+    service.turns("1", "0")
+    stored = 0
+    for values in AWKWARD:
+        before = service.get("1").json()
+        answer = service.client.post(
+            "/threads/1/state",
+            content=f'{{"values": {values}}}',
+            headers={"Content-Type": "application/json"},
+        )
+        after = service.get("1")
+        assert after.status_code == 200, (values, after.text)
+        if answer.status_code == 200:
+            stored += 1
+            assert after.json() == answer.json()
+        else:
+            assert answer.status_code in {400, 422}, (values, answer.text)
+            assert after.json() == before
+    assert 0 < stored < len(AWKWARD)
+
+
+def test_a_turn_many_pages_back_is_found(service: Service) -> None:
+    service.turns("1", *map(str, range(9)))
+    made = service.post("1", "branches", message_ids=["a-1"]).json()
+    values = service.get(made["thread_id"]).json()["values"]
+    assert ids(values) == ["q-0", "a-0", "q-1", "a-1"]
+
+
+def test_half_a_branch_is_taken_back(service: Service) -> None:
+    service.turns("1", "0", "1")
+
+    class Failing(CheckpointStateAccessor):
+        async def areplace(self, config: Any, values: Any, **options: Any) -> Any:
+            if len(values["messages"]) > 2:
+                raise ConnectionError("gone")
+            return await super().areplace(config, values, **options)
+
+    service.broken = lambda s: Failing.bind(s.graph(), s.saver, mode="delta")
+    answer = service.post("1", "branches", message_ids=["a-1"], thread_id="half")
+    assert answer.status_code == 500
+    assert service.get("half").status_code == 404
+    assert ids(service.get("1").json()["values"]) == ["q-0", "a-0", "q-1", "a-1"]

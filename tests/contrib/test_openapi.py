@@ -25,6 +25,8 @@ CHECKS = (
 def test_no_request_gets_an_answer_that_is_not_described(
     service: Service, thread: str, tmp_path: Path
 ) -> None:
+    if thread == "any" and "postgres" not in service.case.name:
+        pytest.skip("a thread's id is only text, and Postgres takes less of that")
     service.turns("1", "0", "1")
     settings = '[parameters]\n"path.thread_id" = "1"\n' if thread != "any" else ""
     (tmp_path / "schemathesis.toml").write_text(settings)
@@ -37,7 +39,7 @@ def test_no_request_gets_an_answer_that_is_not_described(
             "--exclude-path-regex=turns",
             f"--checks={','.join(CHECKS)}",
             "--phases=examples,coverage,fuzzing",
-            "--max-examples=40",
+            "--max-examples=20",
             "--no-color",
             "--seed=1",
             "--generation-database=none",

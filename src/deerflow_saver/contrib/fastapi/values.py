@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +17,7 @@ from deerflow_saver.state.messages import merge_message_writes
 
 __all__ = ["storable"]
 
+_UNPORTABLE = re.compile("[\x00\ud800-\udfff]")
 _OF_MESSAGES = (add_messages, merge_message_writes, _messages_delta_reducer)
 _MESSAGE: TypeAdapter[Any] = TypeAdapter(AnyMessage)
 
@@ -26,6 +29,8 @@ def storable(accessor: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         HTTPException: 422, for what is no message where one is wanted, or cannot be stored.
 
     """
+    for name, value in values.items():
+        _refuse_unportable(name, value)
     found = {
         name: _messages(name, value) if _holds_messages(accessor.graph, name) else value
         for name, value in values.items()
@@ -36,6 +41,21 @@ def storable(accessor: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         except (TypeError, ValueError, RecursionError) as error:
             raise HTTPException(422, f"{name} cannot be stored: {error}") from error
     return found
+
+
+def _refuse_unportable(name: str, value: Any) -> None:
+    """What one database takes and another fails at, as Postgres does at a NUL in its JSON."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting.extend([*item, *item.values()])
+        elif isinstance(item, list):
+            waiting.extend(item)
+        elif isinstance(item, str) and _UNPORTABLE.search(item):
+            raise HTTPException(422, f"{name} holds text with a NUL or half a surrogate pair")
+        elif isinstance(item, float) and not math.isfinite(item):
+            raise HTTPException(422, f"{name} holds a number that is none in JSON")
 
 
 def _holds_messages(graph: Any, name: str) -> bool:
