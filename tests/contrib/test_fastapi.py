@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fastapi import HTTPException
 
 from contrib.service import Service, serving
 from deerflow_saver.errors import CheckpointModeReconfigurationError
@@ -321,7 +322,7 @@ def test_half_a_branch_is_taken_back(service: Service) -> None:
     class Failing(CheckpointStateAccessor):
         async def areplace(self, config: Any, values: Any, **options: Any) -> Any:
             if len(values["messages"]) > 2:
-                raise ConnectionError("gone")
+                raise HTTPException(500, "gone")
             return await super().areplace(config, values, **options)
 
     service.broken = lambda s: Failing.bind(s.graph(), s.saver, mode="delta")
