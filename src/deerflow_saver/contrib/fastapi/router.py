@@ -25,6 +25,7 @@ from deerflow_saver.state.ancestry import exists
 __all__ = ["state_router"]
 
 Provider = Callable[[Request, str], Any | Awaitable[Any]]
+Opener = Callable[[Request, str], Awaitable[Any]]
 
 _CHECKPOINT_ID = re.compile(r"[0-9a-fA-F-]{1,64}")
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -63,6 +64,12 @@ def state_router(
         found = accessor(request, thread_id)
         return await found if inspect.isawaitable(found) else found
 
+    _add_reads(router, opened)
+    _add_writes(router, opened, messages, not_inherited)
+    return router
+
+
+def _add_reads(router: APIRouter, opened: Opener) -> None:
     @router.get("/{thread_id}/state")
     async def get_state(
         request: Request, thread_id: ThreadId, checkpoint_id: str | None = None
@@ -80,6 +87,10 @@ def state_router(
         found = await _page(reader, thread_id, body)
         return [StateResponse.of(snapshot, body.channels) for snapshot in found]
 
+
+def _add_writes(
+    router: APIRouter, opened: Opener, messages: str, not_inherited: Collection[str]
+) -> None:
     @router.post("/{thread_id}/state")
     async def post_state(
         request: Request, thread_id: ThreadId, body: StateUpdateRequest
@@ -100,8 +111,6 @@ def state_router(
         writer = _writing(await opened(request, thread_id))
         head = await _existing(writer, thread_id, None)
         return await branch(writer, head, body, channel=messages, without=not_inherited)
-
-    return router
 
 
 async def _existing(accessor: Any, thread_id: str, checkpoint_id: str | None) -> Any:
