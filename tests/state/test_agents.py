@@ -128,6 +128,12 @@ def agent(
     )
 
 
+def thread(name: str) -> dict[str, Any]:
+    # More workers than supersteps: up to 1.2.12 at least, LangGraph's saves of a delta channel
+    # wait for one another in one pool, for ever if all its workers wait.
+    return {"configurable": {"thread_id": name}, "max_concurrency": 100}
+
+
 def said(state: Any) -> list[tuple[str, Any]]:
     """The conversation without the ids langchain makes at random."""
     return [(message.type, message.content) for message in state.values["messages"]]
@@ -141,8 +147,8 @@ def test_both_modes_hold_the_same_conversation(case: SaverCase, storage: Storage
         for turn in range(5):
             asked = {"messages": [HumanMessage(f"question {turn}", id=f"q-{turn}")]}
             for mode, graph in agents.items():
-                graph.invoke(asked, {"configurable": {"thread_id": mode}})
-        configs = {mode: {"configurable": {"thread_id": mode}} for mode in MODES}
+                graph.invoke(asked, thread(mode))
+        configs = {mode: thread(mode) for mode in MODES}
         full, delta = (agents[mode].get_state(configs[mode]) for mode in MODES)
         assert said(full) == said(delta)
         assert len(said(full)) > 4
@@ -160,7 +166,7 @@ def test_a_delta_agent_is_interrupted_and_resumed(case: SaverCase, storage: Stor
     with case.open(storage) as inner:
         asking = HumanInTheLoopMiddleware(interrupt_on={"look_up": True})
         graph = agent("delta", [asking], CachedHistorySaver(inner))
-        config = {"configurable": {"thread_id": "1"}}
+        config = thread("1")
         graph.invoke({"messages": [HumanMessage("question", id="q")]}, config)
         assert graph.get_state(config).interrupts
         graph.invoke(Command(resume={"decisions": [{"type": "approve"}]}), config)

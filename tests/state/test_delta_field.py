@@ -51,7 +51,9 @@ def graph(annotation: Any) -> Any:
     return builder.compile(checkpointer=InMemorySaver())
 
 
-@pytest.mark.parametrize(("value_type", "reducer", "update"), KINDS, ids=str)
+@pytest.mark.parametrize(
+    ("value_type", "reducer", "update"), KINDS, ids=["list", "dict", "set", "int", "str"]
+)
 @given(data=st.data())
 def test_reads_equal_those_of_the_whole_value(
     value_type: Any, reducer: Any, update: st.SearchStrategy[Any], data: st.DataObject

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 from collections import Counter
 from collections.abc import Iterator
@@ -29,6 +28,8 @@ from deerflow_saver.channel_mode import (
 from deerflow_saver.state import (
     CheckpointLineageIntegrityError,
     CheckpointParentMissingError,
+    CheckpointStateAccessor,
+    RawCheckpointReadAccessor,
     afind_base_before_message,
     afind_checkpoint_before_message,
     delta_field,
@@ -45,29 +46,26 @@ both_modes = pytest.mark.parametrize("mode", MODES)
 
 
 @dataclass
-class Accessor:
-    """Reads a thread and counts what it materialises."""
+class Accessor(CheckpointStateAccessor):
+    """Counts what it materialises."""
 
-    graph: Any
-    checkpointer: Any
-    mode: CheckpointChannelMode
     materialised: Counter[str] = field(default_factory=Counter)
 
-    def get(self, config: Any) -> Any:
+    def get(self, config: Any, **options: Any) -> Any:
         self.materialised["state"] += 1
-        return self.graph.get_state(config)
+        return super().get(config, **options)
 
-    async def aget(self, config: Any) -> Any:
+    async def aget(self, config: Any, **options: Any) -> Any:
         self.materialised["state"] += 1
-        return await self.graph.aget_state(config)
+        return await super().aget(config, **options)
 
-    def history(self, config: Any, *, limit: int | None = None) -> list[Any]:
+    def history(self, config: Any, **options: Any) -> Any:
         self.materialised["history"] += 1
-        return list(self.graph.get_state_history(config, limit=limit))
+        return super().history(config, **options)
 
-    async def ahistory(self, config: Any, *, limit: int | None = None) -> list[Any]:
+    async def ahistory(self, config: Any, **options: Any) -> Any:
         self.materialised["history"] += 1
-        return [state async for state in self.graph.aget_state_history(config, limit=limit)]
+        return await super().ahistory(config, **options)
 
 
 def build(mode: CheckpointChannelMode, saver: BaseCheckpointSaver[Any], frequency: int = 50) -> Any:
@@ -591,16 +589,11 @@ def test_by_time_a_turn_under_way_is_passed_over(mode: CheckpointChannelMode) ->
     assert identity(base) == identity_in(tail)
 
 
-def test_a_degraded_reader_without_tasks_or_graph_will_do(rows: Rows) -> None:
-    class Raw:
-        mode = "full"
-        checkpointer = rows.saver
-
-        async def aget(self, config: Any) -> Any:
-            return await rows.saver.aget_tuple(config)
-
+async def test_a_degraded_reader_without_tasks_or_graph_will_do(rows: Rows) -> None:
     rows.put("01", None)
     rows.put("02", "01", ("a",))
-    head = rows.saver.get_tuple(THREAD)
-    base = asyncio.run(afind_checkpoint_before_message(Raw(), head, "a"))
+    raw = RawCheckpointReadAccessor(rows.saver)
+    base = await afind_checkpoint_before_message(raw, await raw.aget(THREAD), "a")
     assert identity(base) == "01"
+    rows.put("03", None, ("a",), step=3)
+    assert identity(await afind_base_before_message(raw, await raw.aget(THREAD), "a")) == "01"

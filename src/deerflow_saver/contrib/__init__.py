@@ -1,0 +1,1 @@
+"""Glue to other frameworks; each module needs the extra of its name."""
