@@ -18,10 +18,16 @@ WORKERS ?= 2
 # Passed on to pytest, as in `make unit ARGS="-k history -x"`.
 ARGS ?=
 
-.PHONY: help demo test lint types unit bench docs coverage format lock clean
+# The lowest LangGraph that is supported, and the one that `make test-release` tests with.
+LOWEST := 1.2.0
+RELEASE ?= $(LOWEST)
+PAST := .venv-$(RELEASE)
+PINS := src/deerflow_saver/staging/releases.toml
+
+.PHONY: help demo test test-release test-lowest lint types unit bench docs coverage format lock clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(STAMP)  ## Show what the package does, on SQLite and a real Postgres
 	@$(VENV)/bin/deerflow-saver demo
@@ -46,6 +52,10 @@ types: $(STAMP)  ## mypy --strict
 unit: $(STAMP)  ## The tests alone, the docs' code blocks among them
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
+test-release: $(PAST)/.installed  ## The tests with a past LangGraph, as in RELEASE=1.2.9
+	@printf '\n== tests with langgraph %s\n' "$(RELEASE)"
+	@$(PAST)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
 bench: $(STAMP)  ## The benchmark's smoke run
 	@$(PY) -m bench --quick
 
@@ -63,7 +73,7 @@ lock: $(STAMP)  ## Lock the newest releases
 	@$(UV) --no-config lock --upgrade --default-index https://pypi.org/simple
 
 clean:  ## Remove the environment and all caches
-	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks .coverage* \
+	@rm -rf $(VENV) .venv-* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks .coverage* \
 		htmlcov build dist
 	@find src tests bench patches -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -79,5 +89,25 @@ $(STAMP): pyproject.toml uv.lock
 		$(UV) export --frozen --all-extras --no-emit-project --quiet --output-file $(VENV)/requirements.txt && \
 		$(PIP) install --require-hashes -r $(VENV)/requirements.txt && \
 		$(PIP) install --no-deps --editable .; \
+	}
+	@touch $@
+
+# Everything that is not of that release's day is as locked, as far as the day's releases allow.
+$(PAST)/.installed: pyproject.toml uv.lock $(PINS) | $(STAMP)
+	@$(PY) tests/support/releases.py $(RELEASE) >$(VENV)/pins.txt
+	@echo "Installing langgraph $(RELEASE) into $(PAST) (once; about a minute)"
+	@$(PY) -m venv --clear $(PAST)
+	@mv $(VENV)/pins.txt $(PAST)/pins.txt
+	@$(UV) export --frozen --all-extras --no-emit-project --quiet --output-file $(PAST)/requirements.txt
+	@{ $(UV) --no-config pip compile pyproject.toml --all-extras --group test --constraints $(PAST)/pins.txt \
+		--default-index https://pypi.org/simple --generate-hashes --quiet \
+		--output-file $(PAST)/requirements.txt && \
+	$(UV) pip install --python $(PAST)/bin/python --require-hashes --quiet -r $(PAST)/requirements.txt && \
+	$(UV) pip install --python $(PAST)/bin/python --no-deps --quiet --editable .; } || { \
+		echo "Installing with pip instead"; \
+		extras=$$($(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"], sep=",")') && \
+		$(PAST)/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1" && \
+		$(PAST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(PAST)/pins.txt \
+			--group test --editable ".[$$extras]"; \
 	}
 	@touch $@
