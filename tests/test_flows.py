@@ -8,7 +8,7 @@ compared with the saver's.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
@@ -27,6 +27,7 @@ from support.savers import (
     every_async_case,
     every_sync_case,
 )
+from support.upstream import keeps_parallel_order
 
 Saver = BaseCheckpointSaver[Any]
 Durability = Literal["sync", "async", "exit"]
@@ -234,6 +235,15 @@ def streaming(saver: Saver, config: RunnableConfig) -> Iterator[Any]:
     yield history(graph, config)
 
 
+def without_order(told: Any) -> Any:
+    """What a flow tells, for savers that replay parallel writes in the order of random ids."""
+    if isinstance(told, dict):
+        return {key: without_order(value) for key, value in told.items()}
+    if isinstance(told, str) or not isinstance(told, Iterable):
+        return told
+    return sorted(map(without_order, told), key=repr)
+
+
 FLOWS = (
     interrupts,
     static_interrupts,
@@ -252,8 +262,9 @@ def test_a_flow_through_the_wrapper_is_the_same(
 ) -> None:
     with case.open(storage) as raw:
         saver: Any = CachedHistorySaver(raw)
-        expected = list(flow(raw, thread("raw")))
-        assert list(flow(saver, thread("wrapped"))) == expected
+        told = list if keeps_parallel_order(raw) else without_order
+        expected = told(flow(raw, thread("raw")))
+        assert told(flow(saver, thread("wrapped"))) == expected
         assert_rows_read_equal(saver, raw, "wrapped")
         assert_rows_read_equal(saver, raw, "raw")
         assert saver.cache_info().errors == 0
