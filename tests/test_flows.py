@@ -8,7 +8,7 @@ compared with the saver's.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
@@ -27,7 +27,7 @@ from support.savers import (
     every_async_case,
     every_sync_case,
 )
-from support.upstream import keeps_parallel_order
+from support.upstream import keeps_parallel_order, without_order
 
 Saver = BaseCheckpointSaver[Any]
 Durability = Literal["sync", "async", "exit"]
@@ -233,15 +233,6 @@ def streaming(saver: Saver, config: RunnableConfig) -> Iterator[Any]:
         for chunk in graph.stream(said(turn), config, stream_mode=mode):
             yield _without_ids(chunk)
     yield history(graph, config)
-
-
-def without_order(told: Any) -> Any:
-    """What a flow tells, for savers that replay parallel writes in the order of random ids."""
-    if isinstance(told, dict):
-        return {key: without_order(value) for key, value in told.items()}
-    if isinstance(told, str) or not isinstance(told, Iterable):
-        return told
-    return sorted(map(without_order, told), key=repr)
 
 
 FLOWS = (
