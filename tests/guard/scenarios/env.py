@@ -167,7 +167,14 @@ class Env:
         return await self.call(graph, "invoke", value, config)
 
     async def stream(
-        self, graph: Any, value: Any, config: Any, *, leave_after: int = 0, **options: Any
+        self,
+        graph: Any,
+        value: Any,
+        config: Any,
+        *,
+        leave_after: int = 0,
+        on_chunk: Callable[[], None] = lambda: None,
+        **options: Any,
     ) -> list[Any]:
         """Stream a run; close the stream after `leave_after` chunks if that is not zero."""
         self._remember(graph, value, config)
@@ -177,12 +184,14 @@ class Env:
             with contextlib.closing(graph.stream(value, config, **options)) as parts:
                 for part in parts:
                     chunks.append(part)
+                    on_chunk()
                     if len(chunks) == leave_after:
                         break
         else:
             async with contextlib.aclosing(graph.astream(value, config, **options)) as parts:
                 async for part in parts:
                     chunks.append(part)
+                    on_chunk()
                     if len(chunks) == leave_after:
                         break
         self.trace.append(len(chunks))
