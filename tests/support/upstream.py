@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from inspect import signature
@@ -11,15 +12,17 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.pregel import _checkpoint as checkpoints
-from langgraph.types import Send
+from langgraph.types import Send, StateUpdate
 
 from support.conversation import State, conversation, question, thread
 
 __all__ = [
     "accepts_task_path",
     "asks_for_histories_of_new_threads",
+    "keeps_every_update",
     "keeps_parallel_order",
     "reloads_what_ran",
+    "stores_checkpoints_first",
     "without_order",
 ]
 
@@ -54,6 +57,41 @@ def keeps_parallel_order(saver: BaseCheckpointSaver[Any]) -> bool:
     return [value for _, _, value in history["log"]["writes"]] == ["~1", "~2"]
 
 
+def _speak(state: State) -> State:
+    return {"notes": state["notes"]}
+
+
+@cache
+def keeps_every_update() -> bool:
+    """Whether all updates of one superstep of `bulk_update_state` are stored."""
+    builder = StateGraph(State)
+    for name in "ab":
+        builder.add_node(name, _speak)
+        builder.add_edge(START, name)
+    graph: Any = builder.compile(checkpointer=InMemorySaver())
+    graph.invoke({"notes": []}, thread())
+    graph.bulk_update_state(thread(), [[StateUpdate({"notes": [name]}, name) for name in "ab"]])
+    return bool(graph.get_state(thread()).values["notes"][-2:] == ["a", "b"])
+
+
+@cache
+def stores_checkpoints_first() -> bool:
+    """Whether a run's writes on a checkpoint are stored after the checkpoint itself.
+
+    Where they are not, they may be stored before a guard can know that the checkpoint is
+    refused.
+    """
+    early = []
+
+    class Watched(InMemorySaver):
+        async def aput_writes(self, config: Any, *args: Any, **kwargs: Any) -> None:
+            early.append(self.get_tuple(config) is None)
+            await super().aput_writes(config, *args, **kwargs)
+
+    asyncio.run(conversation(Watched()).ainvoke(question(0), thread()))
+    return not any(early)
+
+
 @cache
 def reloads_what_ran() -> bool:
     """Whether a run with parallel tasks reads back as it ended, also if it saved at its end only.
@@ -61,11 +99,7 @@ def reloads_what_ran() -> bool:
     Where it does not, two runs of one flow differ by the random ids of their tasks.
     """
     builder = StateGraph(State)
-
-    def speak(state: State) -> State:
-        return {"notes": state["notes"]}
-
-    builder.add_node("speak", speak)
+    builder.add_node("speak", _speak)
     builder.add_conditional_edges(
         START, lambda _: [Send("speak", {"notes": [n]}) for n in range(_MANY)]
     )
