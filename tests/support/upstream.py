@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from inspect import signature
 from typing import Any
@@ -19,6 +21,7 @@ from support.conversation import State, conversation, question, thread
 __all__ = [
     "accepts_task_path",
     "asks_for_histories_of_new_threads",
+    "gives_up_after_a_failed_save",
     "keeps_every_update",
     "keeps_parallel_order",
     "reloads_what_ran",
@@ -57,6 +60,12 @@ def keeps_parallel_order(saver: BaseCheckpointSaver[Any]) -> bool:
     return [value for _, _, value in history["log"]["writes"]] == ["~1", "~2"]
 
 
+def _apart(run: Coroutine[Any, Any, Any]) -> None:
+    """Run on a loop of its own, whether or not the caller is on one."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, run).result()
+
+
 def _speak(state: State) -> State:
     return {"notes": state["notes"]}
 
@@ -75,6 +84,25 @@ def keeps_every_update() -> bool:
 
 
 @cache
+def gives_up_after_a_failed_save() -> bool:
+    """Whether a run puts no checkpoint upon one whose own put failed or was cancelled."""
+    put: list[str] = []
+
+    class Failing(InMemorySaver):
+        async def aput(self, config: Any, checkpoint: Any, *args: Any, **kwargs: Any) -> Any:
+            put.append(checkpoint["id"])
+            if len(put) == 1:
+                message = "full"
+                raise OSError(message)
+            return await super().aput(config, checkpoint, *args, **kwargs)
+
+    with contextlib.suppress(OSError):
+        run = conversation(Failing()).ainvoke(question(0), thread(), durability="async")
+        _apart(run)
+    return len(put) == 1
+
+
+@cache
 def stores_checkpoints_first() -> bool:
     """Whether a run's writes on a checkpoint are stored after the checkpoint itself.
 
@@ -88,7 +116,7 @@ def stores_checkpoints_first() -> bool:
             early.append(self.get_tuple(config) is None)
             await super().aput_writes(config, *args, **kwargs)
 
-    asyncio.run(conversation(Watched()).ainvoke(question(0), thread()))
+    _apart(conversation(Watched()).ainvoke(question(0), thread()))
     return not any(early)
 
 

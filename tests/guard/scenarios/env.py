@@ -295,13 +295,17 @@ class Env:
             await asyncio.to_thread(meeting.attend)
 
     async def cancelled(self, graph: Any, value: Any, config: Any, begun: Awaitable[Any]) -> None:
-        """Start a run on the loop and cancel it once `begun` is."""
+        """Start a run on the loop and cancel it once `begun` is; a refusal of it is noted."""
         self._remember(graph, value, config)
         run = asyncio.ensure_future(graph.ainvoke(value, config, durability=self.durability))
         await begun
         run.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await run
+        except asyncio.CancelledError:
+            return
+        except self.refusals as error:
+            self.refused.append(error)
 
     async def settled(self) -> None:
         """Wait for saves that cancelled runs left behind."""
