@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from deerflow_saver import CachedHistorySaver, NonHeadWriteError, WriteSlotTakenError, fixes
+from deerflow_saver import CachedHistorySaver, NonHeadWriteError, WriteSlotTakenError
 from guard.audit import written
 from guard.cells import Cell, Outcome, play
 from guard.latency import Latency
