@@ -18,7 +18,13 @@ WORKERS ?= 2
 # Passed on to pytest, as in `make unit ARGS="-k history -x"`.
 ARGS ?=
 
-.PHONY: help demo test lint types unit bench matrix-check docs coverage format lock clean
+# The lowest LangGraph that is supported, and the one that `make test-release` tests with.
+LOWEST := 1.2.0
+RELEASE ?= $(LOWEST)
+PAST := .venv-$(RELEASE)
+PINS := src/deerflow_saver/staging/releases.toml
+
+.PHONY: help demo test test-release test-lowest lint types unit bench matrix-check docs coverage format lock clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +52,19 @@ types: $(STAMP)  ## mypy --strict
 unit: $(STAMP)  ## The tests alone, the docs' code blocks among them
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
+test-release: $(PAST)/.installed  ## The tests with a past LangGraph, as in RELEASE=1.2.9
+	@printf '\n== tests with langgraph %s\n' "$(RELEASE)"
+	@$(PAST)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+# What differs between releases is LangGraph and its savers. Left out: random histories and whole processes that race,
+# which take longest, and the benchmark, the demo and the docs, which need one release only.
+SLOW := --ignore=tests/differential --ignore=tests/guard/test_hypothesis.py --ignore=tests/guard/test_races.py \
+	--ignore=tests/guard/test_faults.py --ignore=tests/test_bench.py --ignore=tests/test_cli_demo.py \
+	--ignore=tests/test_docs.py --ignore=tests/test_memory.py
+
+test-lowest:  ## The quicker tests with the lowest LangGraph
+	@$(MAKE) --no-print-directory test-release RELEASE=$(LOWEST) ARGS="$(SLOW) $(ARGS)"
+
 bench: $(STAMP)  ## The benchmark's smoke run
 	@$(PY) -m bench --quick
 
@@ -66,7 +85,7 @@ lock: $(STAMP)  ## Lock the newest releases
 	@$(UV) --no-config lock --upgrade --default-index https://pypi.org/simple
 
 clean:  ## Remove the environment and all caches
-	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks .coverage* \
+	@rm -rf $(VENV) .venv-* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks .coverage* \
 		htmlcov build dist
 	@find src tests bench patches -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -82,5 +101,25 @@ $(STAMP): pyproject.toml uv.lock
 		$(UV) export --frozen --all-extras --no-emit-project --quiet --output-file $(VENV)/requirements.txt && \
 		$(PIP) install --require-hashes -r $(VENV)/requirements.txt && \
 		$(PIP) install --no-deps --editable .; \
+	}
+	@touch $@
+
+# Everything that is not of that release's day is as locked, as far as the day's releases allow.
+$(PAST)/.installed: pyproject.toml uv.lock $(PINS) | $(STAMP)
+	@$(PY) tests/support/releases.py $(RELEASE) >$(VENV)/pins.txt
+	@echo "Installing langgraph $(RELEASE) into $(PAST) (once; about a minute)"
+	@$(PY) -m venv --clear $(PAST)
+	@mv $(VENV)/pins.txt $(PAST)/pins.txt
+	@$(UV) export --frozen --all-extras --no-emit-project --quiet --output-file $(PAST)/requirements.txt
+	@{ $(UV) --no-config pip compile pyproject.toml --all-extras --group test --constraints $(PAST)/pins.txt \
+		--default-index https://pypi.org/simple --generate-hashes --quiet \
+		--output-file $(PAST)/requirements.txt && \
+	$(UV) pip install --python $(PAST)/bin/python --require-hashes --quiet -r $(PAST)/requirements.txt && \
+	$(UV) pip install --python $(PAST)/bin/python --no-deps --quiet --editable .; } || { \
+		echo "Installing with pip instead"; \
+		extras=$$($(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"], sep=",")') && \
+		$(PAST)/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1" && \
+		$(PAST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(PAST)/pins.txt \
+			--group test --editable ".[$$extras]"; \
 	}
 	@touch $@

@@ -35,6 +35,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from deerflow_saver import CachedHistorySaver
+from deerflow_saver.cli.comparing import settled
 
 __all__ = ["ARMS", "METRICS", "Cell", "Mismatch", "Outcome", "measure"]
 
@@ -182,7 +183,7 @@ class _Run:
         state = self._clock("turn", arm, thread.turn)
         self._calls[arm].append(calls_of(self._raw))
         stored = agent(self._raw, 1).get_state(thread.config).values
-        self._compare("turn", arm, state, stored)
+        self._compare("turn", arm, settled(state), settled(stored))  # live against reloaded
         self._digest(arm, [state])
 
     def _read(self, arm: str) -> None:
@@ -227,7 +228,7 @@ class _Run:
     def _digest(self, arm: str, states: Iterable[Any]) -> None:
         """Take note of what was said, without what differs from thread to thread."""
         for state in states:
-            for m in state.get(CHANNEL, ()):
+            for m in settled(state).get(CHANNEL, ()):
                 said = (m.type, m.id, m.content, getattr(m, "tool_calls", ()))
                 self._said[arm].update(repr(said).encode())
 

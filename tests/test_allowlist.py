@@ -16,6 +16,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver import CachedHistorySaver
 from support.ciphers import Rotation
@@ -51,7 +52,8 @@ def strict() -> JsonPlusSerializer:
 
 def stored(saver: Any) -> Any:
     """The head of a thread whose history holds values of both types, and one of each as seed."""
-    root: Any = {**empty_checkpoint(), "channel_values": {"log": [Note("seed"), Other("seed")]}}
+    seed = _DeltaSnapshot([Note("seed"), Other("seed")])
+    root: Any = {**empty_checkpoint(), "channel_values": {"log": seed}}
     root["channel_versions"] = {"log": "1"}
     config = saver.put(ROOT, root, {"source": "input"}, {"log": "1"})
     saver.put_writes(config, [("log", Note("a")), ("log", [Other("b")])], "task")

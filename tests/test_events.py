@@ -53,14 +53,16 @@ def told(events: list[HistoryEvent]) -> list[tuple[Any, ...]]:
 @either_face
 def test_a_walk_and_a_hit_are_told_per_channel(read: Read) -> None:
     events: list[HistoryEvent] = []
-    saver: Any = CachedHistorySaver(InMemorySaver(), on_event=events.append)
+    raw = InMemorySaver()
+    saver: Any = CachedHistorySaver(raw, on_event=events.append)
     head = step(saver, root(saver, a=_DeltaSnapshot([1]), b=[1]), a=1, b=2, c=3)
+    plain_depth = len(read(raw, head, "b")["b"]["writes"])  # some releases lose the write
     assert told(events) == []
     for outcome, calls in (("walk", 1), ("hit", 0)):
         read(saver, head, "a", "b", "c")
         assert told(events) == [
             ("a", outcome, "snapshot", 1, calls),
-            ("b", outcome, "legacy_plain", 1, calls),
+            ("b", outcome, "legacy_plain", plain_depth, calls),
             ("c", outcome, "root", 1, calls),
         ]
 
@@ -99,11 +101,13 @@ def test_catching_up_is_told_with_its_calls(read: Read) -> None:
 @pytest.mark.parametrize("budget", [0, 1 << 20])
 def test_a_read_past_the_cache_is_told(budget: int) -> None:
     events: list[HistoryEvent] = []
-    cache = MemoryHistoryCache(budget)
-    saver: Any = CachedHistorySaver(InMemorySaver(), cache, on_event=events.append)
+    raw = InMemorySaver()
+    saver: Any = CachedHistorySaver(raw, MemoryHistoryCache(budget), on_event=events.append)
     head = step(saver, root(saver), a=1)
-    read(saver, head if budget == 0 else ROOT, "a")
-    assert told(events) == [("a", "bypass", "root", 1, 1)]
+    asked = head if budget == 0 else ROOT
+    depth = len(read(raw, asked, "a")["a"]["writes"])  # some releases need an id to find any
+    read(saver, asked, "a")
+    assert told(events) == [("a", "bypass", "root", depth, 1)]
 
 
 def test_an_event_is_frozen_and_takes_its_time() -> None:

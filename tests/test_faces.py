@@ -12,6 +12,7 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver import CachedHistorySaver
 from support.conversation import aassert_reads_equal, assert_reads_equal, aturns, thread, turns
@@ -32,6 +33,7 @@ only_async = pytest.mark.parametrize(
     "case", [case for case in ASYNC_CASES if case.kind == "async"], ids=str
 )
 PATIENCE = 30.0
+SEED = _DeltaSnapshot(["seed"])
 """Seconds until a read that waits for ever is taken for one."""
 
 
@@ -216,7 +218,7 @@ class HeldRows(InMemorySaver):
 
 def filled(raw: InMemorySaver) -> RunnableConfig:
     """The head of a thread with one write, and a value to end the walk at."""
-    root: Any = {**empty_checkpoint(), "channel_values": {"log": ["seed"]}}
+    root: Any = {**empty_checkpoint(), "channel_values": {"log": SEED}}
     root["channel_versions"] = {"log": "1"}
     config = InMemorySaver.put(raw, ROOT, root, {}, {"log": "1"})
     InMemorySaver.put_writes(raw, config, [("log", ["a"])], "task")
@@ -239,7 +241,7 @@ async def test_waiting_reads_leave_the_loop_free(made: type[Any], readers: int) 
         await raw.reading.wait()
         assert not any(task.done() for task in tasks)
         raw.go_on.set()  # only a free loop gets here
-    expected = {"log": {"writes": [("task", "log", ["a"])], "seed": ["seed"]}}
+    expected = {"log": {"writes": [("task", "log", ["a"])], "seed": SEED}}
     assert [task.result() for task in tasks] == [expected] * readers
 
 

@@ -27,6 +27,7 @@ from support.savers import (
     every_async_case,
     every_sync_case,
 )
+from support.upstream import keeps_parallel_order, without_order
 
 Saver = BaseCheckpointSaver[Any]
 Durability = Literal["sync", "async", "exit"]
@@ -252,8 +253,9 @@ def test_a_flow_through_the_wrapper_is_the_same(
 ) -> None:
     with case.open(storage) as raw:
         saver: Any = CachedHistorySaver(raw)
-        expected = list(flow(raw, thread("raw")))
-        assert list(flow(saver, thread("wrapped"))) == expected
+        told = list if keeps_parallel_order(raw) else without_order
+        expected = told(flow(raw, thread("raw")))
+        assert told(flow(saver, thread("wrapped"))) == expected
         assert_rows_read_equal(saver, raw, "wrapped")
         assert_rows_read_equal(saver, raw, "raw")
         assert saver.cache_info().errors == 0

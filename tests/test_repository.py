@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from support.releases import pins
+
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -50,3 +52,12 @@ def test_every_lint_exception_says_why() -> None:
     ignored = [code for codes in lint["per-file-ignores"].values() for code in codes]
     explained = set(re.findall(r'^ +"([A-Z]+[0-9]*)", +# \S', text, flags=re.MULTILINE))
     assert explained >= {*lint["ignore"], *ignored}
+
+
+def test_the_lowest_release_is_the_one_that_is_tested() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    lowest = re.search(r"^LOWEST := (.+)$", makefile, flags=re.MULTILINE)
+    assert lowest is not None
+    required = f"langgraph>={lowest[1]},<2"
+    assert required in PYPROJECT["project"]["dependencies"]
+    assert pins(lowest[1])[0] == f"langgraph=={lowest[1]}"

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 
 from deerflow_saver.errors import UnsupportedSaverError
 from deerflow_saver.walks.asking import sorts_by_path
@@ -51,9 +52,14 @@ class Traits:
 
     kind: Literal["storage", "tuples", "opaque"]
     ordered: bool = False
-    """Own writes come in `writes_sort_key` order: (task path, task id, idx)."""
+    """Own writes come in `writes_sort_key` order: (task path, task id, idx).
+
+    Those of a storage saver without it, from before that function, come in (task id, idx) order.
+    """
     seeds_by_version: bool = False
     """A stored value is found by its channel version, not in the checkpoint's row."""
+    plain_seeds: bool = True
+    """A stored value ends the walk, snapshot or not, and its checkpoint's own writes follow it."""
     sync: bool = True
     """Whether the saver has a working sync face; an absent one keeps its own error."""
     asynchronous: bool = True
@@ -95,6 +101,7 @@ def traits_of(saver: Any) -> Traits:
             "storage",
             ordered=sorts_by_path("memory"),
             seeds_by_version=True,
+            plain_seeds=_memory_keeps_writes_after_a_plain_seed(),
             rooted=_memory_rooted,
             arooted=_amemory_rooted,
             prove_always=True,
@@ -115,6 +122,7 @@ def traits_of(saver: Any) -> Traits:
             "storage",
             ordered=sorts_by_path("postgres"),
             seeds_by_version=True,
+            plain_seeds=_postgres_sees_plain_seeds(),
             asynchronous=has_loop,
             rooted=_on_loop(_apostgres_rooted) if has_loop else _postgres_rooted,
             arooted=_apostgres_rooted,
@@ -142,6 +150,24 @@ def _home(saver: Any) -> str | None:
         return None
     roots = {next(p for p in (_MEMORY, _SQLITE, _POSTGRES) if home.startswith(p)) for home in homes}
     return min(homes) if len(roots) == 1 else None
+
+
+def _memory_keeps_writes_after_a_plain_seed() -> bool:
+    """Whether the installed `InMemorySaver` does: some take the value to include the writes."""
+    saver = sys.modules[_MEMORY].InMemorySaver()
+    root = {**empty_checkpoint(), "id": "1", "channel_values": {"log": []}}
+    place: Any = {"configurable": {"thread_id": "", "checkpoint_ns": ""}}
+    stored = saver.put(place, {**root, "channel_versions": {"log": "1"}}, {}, {"log": "1"})
+    saver.put_writes(stored, [("log", "own")], "task")
+    child = saver.put(stored, {**root, "id": "2", "channel_values": {}}, {}, {})
+    history = saver.get_delta_channel_history(config=child, channels=["log"])
+    return bool(history["log"]["writes"])
+
+
+def _postgres_sees_plain_seeds() -> bool:
+    """Whether the installed walk looks for values that only `checkpoint_blobs` shows."""
+    build = getattr(sys.modules.get(f"{_POSTGRES}.base"), "_build_delta_stage1_sql", None)
+    return build is not None and "checkpoint_blobs" in build(["log"], paged=True)
 
 
 # -- is any parent row missing? ---------------------------------------------------------------

@@ -148,7 +148,9 @@ def _reading(
     core: Core, face: str, key: ChainKey, config: Any, cid: str, channels: tuple[str, ...]
 ) -> Reading:
     decoding, serde = core.decoding()
-    token = (decoding, core.shared.isolation)
+    token: tuple[Any, ...] = (decoding, core.shared.isolation)
+    if not core.traits.plain_seeds:
+        token = (*token, face)  # one face may have its own walk, the other the base class's
 
     def config_of(checkpoint_id: str) -> Any:
         return {**config, "configurable": {**configurable(config), "checkpoint_id": checkpoint_id}}
@@ -166,6 +168,8 @@ def _reading(
         proof_is_cheap=core.traits.prove_always,
         # A sync reader must never wait for a task of a loop that may be its own
         flight_key=(face, key, cid, channels, token),
+        plain_seeds=core.traits.plain_seeds,
+        by_task=core.storage and not core.traits.ordered and core.walker.paths is None,
     )
 
 

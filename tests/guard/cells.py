@@ -45,6 +45,7 @@ class Cell:
 class Outcome:
     """What a run left behind."""
 
+    cell: Cell
     trace: list[Any] = field(default_factory=list)
     values: Any = None
     accepted: list[str] = field(default_factory=list)
@@ -79,7 +80,7 @@ def play(cell: Cell, place: Place, *, guard: str | None = None, strict: bool = F
 
 
 async def _play(cell: Cell, place: Place, guard: str | None, *, strict: bool) -> Outcome:
-    outcome = Outcome()
+    outcome = Outcome(cell)
     latency = Latency(cell.delay, DELTA[cell.kind], cell.alike)
     async with place.opened(cell.face, latency) as inner:
         saver: Any = inner

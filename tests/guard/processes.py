@@ -12,6 +12,7 @@ from typing import Any, Self
 from guard.audit import Findings, findings
 from guard.racer import Spec, graph_of, serve, turn_of
 from guard.storage import Place
+from support.upstream import reloads_what_ran
 
 __all__ = ["Report", "Worker", "audit", "workers"]
 
@@ -87,24 +88,31 @@ class Report:
         self.errors = [answer["error"] for answer in answers if "error" in answer]
         self.refused = [answer["text"] for answer in answers if "refused" in answer]
         accepted = [answer for answer in answers if "log" in answer]
-        self.accepted = sorted(accepted, key=lambda answer: len(answer["log"]))
+        # Older releases show what a refused run left on the head in delta channels, but not in
+        # plain ones: there the plain channel tells which turns the thread is made of
+        self._channel = "log" if reloads_what_ran() else "ref"
+        self.accepted = sorted(accepted, key=lambda answer: len(answer[self._channel]))
         dump = place.dump()
         self.findings: Findings = findings(dump)
         with place.looking() as looking:
             graph = graph_of(looking)
-            self.log: list[str] = graph.get_state(THREAD).values.get("log", [])
+            self.log: list[str] = graph.get_state(THREAD).values.get(self._channel, [])
+            right = self._channel == "log"
             self.disagreeing = [
                 snapshot.config["configurable"]["checkpoint_id"]
                 for snapshot in graph.get_state_history(THREAD)
-                if (snapshot.values.get("log") or []) != (snapshot.values.get("ref") or [])
+                if right
+                and (snapshot.values.get("log") or []) != (snapshot.values.get("ref") or [])
             ]
-            self.mixed_rows = [row for row in map(_turns_on, looking.list(THREAD)) if len(row) > 1]
+            mixed = [row for row in map(_turns_on, looking.list(THREAD)) if len(row) > 1]
+            self.mixed_rows = mixed if right else []
 
     def problems(self) -> list[str]:
         """What contradicts one line of turns, each whole or raised; empty if nothing does."""
         known = set(self.refused)
         texts = [text for answer in self.accepted for text in turn_of(answer["text"])]
-        lost = [a["text"] for a in self.accepted if self.log[: len(a["log"])] != a["log"]]
+        returned = [(answer["text"], answer[self._channel]) for answer in self.accepted]
+        lost = [text for text, log in returned if self.log[: len(log)] != log]
         landed = [text for text in self.log if text.split(":", 1)[-1] not in known]
         checks = {
             f"errors: {self.errors[:3]}": self.errors,

@@ -117,7 +117,7 @@ async def _turn(run: Callable[[Any], Awaitable[Any]], text: str) -> dict[str, An
         return {"text": text, "refused": error.reason}
     except Exception as error:  # noqa: BLE001 - the parent reports it
         return {"text": text, "error": f"{type(error).__name__}: {error}"}
-    return {"text": text, "log": result["log"]}
+    return {"text": text, "log": result["log"], "ref": result["ref"]}
 
 
 async def _serve(spec: Spec, connection: Connection) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from deerflow_saver import CachedHistorySaver, NonHeadWriteError, WriteSlotTakenError, fixes
+from deerflow_saver import CachedHistorySaver, NonHeadWriteError, WriteSlotTakenError
 from guard.audit import written
 from guard.cells import Cell, Outcome, play
 from guard.latency import Latency
@@ -29,7 +29,8 @@ from guard.scenarios.nodes import ask, silent, speak
 from guard.scenarios.registry import Scenario
 from guard.scenarios.updates import pair
 from guard.storage import Memory, Place
-from guard.verdicts import assert_in_line
+from guard.verdicts import assert_in_line, told_alike
+from support.upstream import gives_up_after_a_failed_save, reloads_what_ran
 
 DURABILITIES: tuple[Any, ...] = ("sync", "async", "exit")
 FACES: tuple[Any, ...] = ("invoke", "ainvoke")
@@ -186,6 +187,8 @@ ROUNDS = 30
 async def _cancel_rounds(place: Place, guard: str | None, durability: Any) -> list[str]:
     """Cancel a run at some point and go on at once; what went wrong, round by round."""
     wrong = []
+    # A guard cannot mend what a release gets wrong at the head without any fork
+    telling = guard is None or reloads_what_ran()
     async with place.opened("ainvoke", Latency("late-all", frozenset({"log"}))) as inner:
         for number in range(ROUNDS):
             env = _env(inner, guard, durability)
@@ -195,7 +198,11 @@ async def _cancel_rounds(place: Place, guard: str | None, durability: Any) -> li
             except NonHeadWriteError as error:
                 wrong.append(f"refused: {error}")
             await env.settled()
-            for graph, config, _ in env.threads.values():
+            # Where a run goes on behind its own cancelled save, that is refused to it
+            behind = [e for e in env.refused if getattr(e, "reason", None) == "orphan"]
+            if gives_up_after_a_failed_save() or behind != env.refused:
+                wrong += [f"refused: {error}" for error in env.refused]
+            for graph, config, _ in env.threads.values() if telling else ():
                 for snapshot in await env.history(graph, config):
                     values = snapshot.values
                     if (values.get("log") or []) != (values.get("ref") or []):
@@ -205,7 +212,9 @@ async def _cancel_rounds(place: Place, guard: str | None, durability: Any) -> li
 
 def _env(inner: Any, guard: str | None, durability: Any) -> Env:
     saver = inner if guard is None else CachedHistorySaver(inner, guard=guard)
-    return Env(saver, "mixed", durability, "ainvoke")
+    env = Env(saver, "mixed", durability, "ainvoke")
+    env.refusals = () if guard is None else (NonHeadWriteError,)
+    return env
 
 
 async def _cancel_and_update(env: Env, thread: str, steps: int, number: int) -> None:
@@ -296,14 +305,14 @@ def test_an_update_as_a_task_that_spoke_replaces_what_it_said(
     body = update_as_a_finished_task(speak("p1"))
     control = run(body, empty, durability, face, None)
     guarded = run(body, empty, durability, face, "refuse")
-    if guarded.error is not None:  # a release where updates may lose each other's writes
-        assert guarded.error.startswith(WriteSlotTakenError.__name__)
-        assert guarded.before == guarded.after
-        assert fixes.status(["bulk-updates-lost"])[0].presence == "present"
-        return
-    assert control.disagreeing == []
     assert guarded.refusals == []
-    assert guarded.values == control.values
+    if control.disagreeing:  # an older release keeps what the task said, and loses the update
+        assert not reloads_what_ran()
+        assert str(guarded.error).startswith(WriteSlotTakenError.__name__)
+        assert guarded.before == guarded.after
+        return
+    assert guarded.error is None
+    assert told_alike(control, guarded)
 
 
 async def update_repeated_with_the_same_values(env: Env) -> None:
@@ -321,4 +330,4 @@ def test_the_same_write_again_stays_no_write_at_all(empty: Callable[[], Place], 
     control = run(update_repeated_with_the_same_values, empty, "sync", face, None)
     assert guarded.error is None
     assert guarded.refusals == []
-    assert guarded.values == control.values
+    assert told_alike(control, guarded)

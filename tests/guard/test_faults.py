@@ -145,7 +145,7 @@ async def test_tasks_on_one_thread_and_one_connection_do_not_deadlock(
                 result = await graph.ainvoke(say(text), thread("thread"), durability=durability)
             except NonHeadWriteError as error:
                 return {"text": text, "refused": error.reason}
-            return {"text": text, "log": result["log"]}
+            return {"text": text, "log": result["log"], "ref": result["ref"]}
 
         answers = await asyncio.gather(*map(turn, range(TASKS)))
     report = audit(Postgres.existing(shared_postgres), answers)

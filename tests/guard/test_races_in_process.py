@@ -41,7 +41,7 @@ async def race(place: Place, face: str, durability: Any, guard: str) -> Report:
                     result = await graph.ainvoke(say(text), THREAD, durability=durability)
             except NonHeadWriteError as error:
                 return {"text": text, "refused": error.reason}
-            return {"text": text, "log": result["log"]}
+            return {"text": text, "log": result["log"], "ref": result["ref"]}
 
         if face == "invoke":
             with ThreadPoolExecutor(WRITERS) as pool:

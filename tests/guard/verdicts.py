@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from deerflow_saver import WriteSlotTakenError
 from guard.audit import written
-from guard.cells import DELTA, Cell, Outcome
+from guard.cells import DELTA, Cell, Outcome, play
+from guard.storage import Memory
+from support.upstream import (
+    keeps_every_update,
+    reloads_what_ran,
+    stores_checkpoints_first,
+    without_order,
+)
 
 __all__ = ["assert_forks_as_without_a_guard", "assert_right", "assert_same"]
 
+_CHANCES = 30
 _MAY_ALL_BE_REFUSED = "sub_true_send_parallel"
 """One run whose parallel parts get in each other's way, whenever it is run."""
 _MUST_PASS = "async_cancel_immediate_reinvoke"
@@ -25,12 +36,32 @@ def assert_right(cell: Cell, control: Outcome, guarded: Outcome) -> None:
         assert_meeting_in_line(cell, control, guarded)
 
 
+def told(outcome: Outcome) -> Any:
+    """What two runs of one flow have in common: all of it, or all but its order."""
+    found = (outcome.trace, outcome.values)
+    return found if reloads_what_ran() else without_order(found)
+
+
+def told_alike(control: Outcome, guarded: Outcome) -> bool:
+    """Whether the guarded run ended as the unguarded one, or as that may end by chance."""
+    if told(guarded) == told(control):
+        return True
+    # Releases that do not reload what ran lose and revive writes by the ids of their tasks
+    again = () if reloads_what_ran() else range(_CHANCES)
+    return any(told(play(control.cell, Memory())) == told(guarded) for _ in again)
+
+
 def assert_same(control: Outcome, guarded: Outcome) -> None:
     """Nothing refused, the same results, the same values at the end."""
     assert guarded.refusals == []
+    if guarded.error != control.error and not keeps_every_update():
+        # What such a release would have lost without a word
+        assert guarded.error is not None
+        assert guarded.error.startswith(WriteSlotTakenError.__name__)
+        assert not guarded.forked
+        return
     assert guarded.error == control.error
-    assert guarded.trace == control.trace
-    assert guarded.values == control.values
+    assert told_alike(control, guarded)
     assert guarded.findings == control.findings or not guarded.forked
 
 
@@ -52,12 +83,19 @@ def assert_fork_refused(cell: Cell, control: Outcome, guarded: Outcome) -> None:
 def assert_nothing_stored(cell: Cell, guarded: Outcome, *, strict: bool = False) -> None:
     """The database is what it was before the fork.
 
+    A release that stores writes before their checkpoint may leave those of one that was then
+    refused: of a checkpoint that there is not, newer than all there are.
+
     Late writes of other channels than delta channels pass where the guard is not strict: they
     change no delta channel, and legal runs have them too.
     """
     assert guarded.before is not None
     assert guarded.after is not None
     rows = written(guarded.before, guarded.after)
+    if not stores_checkpoints_first():
+        stored = {row[:3] for row in guarded.after["checkpoints"]}
+        newest = max(cid for _, _, cid in stored)
+        rows = [r for r in rows if r[0] != "writes" or r[1:4] in stored or r[3] < newest]
     if not strict:
         delta = DELTA[cell.kind]
         rows = [row for row in rows if row[0] != "writes" or row[6] in delta]
@@ -68,14 +106,15 @@ def assert_in_line(guarded: Outcome) -> None:
     """One line of checkpoints, whose past has not changed, and delta channels that are right."""
     assert not guarded.findings
     assert guarded.changed == []
-    assert guarded.disagreeing == []
+    if reloads_what_ran():  # else what the head holds may be wrong without any fork
+        assert guarded.disagreeing == []
 
 
 def assert_forks_as_without_a_guard(control: Outcome, guarded: Outcome) -> None:
     """The fork was stored."""
     assert guarded.error == control.error
     assert bool(guarded.findings) == bool(control.findings)
-    assert guarded.values == control.values
+    assert told_alike(control, guarded)
 
 
 def assert_meeting_in_line(cell: Cell, control: Outcome, guarded: Outcome) -> None:

@@ -153,6 +153,16 @@ def test_where_the_savers_order_is_unknown_only_agreeing_orders_are_used() -> No
     assert thread.answer("2") == [Need("1", known=True)]
 
 
+def test_a_saver_without_path_order_replays_langgraphs_tasks_by_id() -> None:
+    thread = Thread(ordered=False)
+    thread.put("1", None)
+    for first, path in (("b", "~1"), ("a", "~2")):
+        task = f"{first}0000000-0000-0000-0000-000000000000"
+        thread.write("1", first, task=task, path=path)
+    thread.put("2", "1")
+    assert thread.answer("2") == (None, ["a", "b"])
+
+
 def test_a_fork_shares_the_prefix_and_leaves_the_other_branch_alone() -> None:
     thread = line(3)
     thread.write("3", "w3")

@@ -169,6 +169,22 @@ def test_otherwise_the_saver_walks(depth: int, step: int) -> None:
     assert saver.asked == ["history"]
 
 
+@pytest.mark.parametrize("by_task", [True, False])
+def test_a_row_that_is_read_counts_in_the_order_of_the_savers_history(by_task: bool) -> None:
+    rows = {"5": row("5", "4"), "4": row("4", "3", "b", "a", stored=_DeltaSnapshot(["s"]))}
+    result = ask(chain_of(), Saver(rows=rows), reading("5", kind="tuples", by_task=by_task))
+    assert result.outcome == "composed"
+    assert values(result) == (["a", "b"] if by_task else ["b", "a"])
+
+
+def test_a_plain_seed_is_left_to_a_saver_that_treats_it_in_a_way_of_its_own() -> None:
+    rows = {"5": row("5", "4"), "4": row("4", "3", "own", stored=["plain"])}
+    saver = Saver(rows=rows, history={"writes": [], "seed": ["plain"]})
+    result = ask(chain_of(), saver, reading("5", kind="tuples", plain_seeds=False))
+    assert result.outcome == "walk"
+    assert values(result) == []
+
+
 def test_catching_up_that_does_not_meet_what_is_known_ends_in_a_walk() -> None:
     chain, saver = chain_of(known=("5", "4", 505)), Saver(history=SEEDED)
     ask(chain, saver, reading("5"))

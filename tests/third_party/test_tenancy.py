@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph_tenancy import TenantRequiredError, TenantScopedCheckpointer, UnscopedAccessError
 
 from deerflow_saver import CachedHistorySaver
@@ -96,7 +97,8 @@ def test_a_tenant_never_sees_anothers_checkpoint_of_the_same_id(stack: Stack) ->
         for tenant in TENANTS:
             config = thread("thread", tenant_id=tenant, checkpoint_ns="", checkpoint_id=ids[1])
             found = saver.get_delta_channel_history(config=config, channels=["log"])
-            assert found == {"log": {"seed": [tenant], "writes": [("task", "log", tenant)]}}
+            seed = _DeltaSnapshot([tenant])
+            assert found == {"log": {"seed": seed, "writes": [("task", "log", tenant)]}}
     assert cached.cache_info().hits > 0
 
 
@@ -106,7 +108,7 @@ def _store(saver: Saver, tenant: str, ids: list[str]) -> None:
     for checkpoint_id in ids:
         checkpoint: Any = {**empty_checkpoint(), "id": checkpoint_id}
         if checkpoint_id == ids[0]:
-            checkpoint["channel_values"] = {"log": [tenant]}
+            checkpoint["channel_values"] = {"log": _DeltaSnapshot([tenant])}
             checkpoint["channel_versions"] = {"log": "1"}
         saver.put(config, checkpoint, {}, checkpoint["channel_versions"])
         config = thread("thread", tenant_id=tenant, checkpoint_ns="", checkpoint_id=checkpoint_id)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, ToolMessage
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import StateSnapshot
 
-__all__ = ["alike", "digest", "exact", "first_difference"]
+__all__ = ["alike", "digest", "exact", "first_difference", "settled"]
 
 _DRAWN_BY_CHANCE = ("config", "created_at", "parent_config")
 _GUARD_MARK = "deerflow_delta_channels"
@@ -38,6 +40,33 @@ def alike(snapshot: StateSnapshot) -> dict[str, Any]:
     fields["tasks"] = [(task.name, task.path, task.error, task.result) for task in snapshot.tasks]
     fields["has_parent"] = snapshot.parent_config is not None
     return fields
+
+
+def settled(value: Any) -> Any:
+    """`value` with the results of parallel calls in one order.
+
+    Savers that replay parallel writes by task id give two databases two orders: those ids are
+    drawn anew by every run.
+    """
+    if isinstance(value, _DeltaSnapshot):
+        return _DeltaSnapshot(settled(value.value))
+    if isinstance(value, dict):
+        return {key: settled(item) for key, item in value.items()}
+    if type(value) is not list:
+        return value
+    runs = groupby(value, key=lambda item: _result_id(item) is not None)
+    return [item for results, run in runs for item in (sorted(run, key=_key) if results else run)]
+
+
+def _result_id(item: Any) -> str | None:
+    """The id of a call's result, or of the result in a write."""
+    if isinstance(item, tuple) and type(item[-1]) is list and item[-1]:
+        return _result_id(item[-1][0])
+    return item.id if isinstance(item, ToolMessage) else None
+
+
+def _key(item: Any) -> str:
+    return _result_id(item) or ""
 
 
 def first_difference(raw: Any, wrapped: Any, path: str = "") -> str | None:

@@ -78,18 +78,22 @@ class Duel:
         return (self.sides[name] for name in order)
 
     def _compare_states(self, turn: int) -> None:
-        read = {side.name: alike(side.state()) for side in self._in_turns(turn)}
+        read = {side.name: side.settled(alike(side.state())) for side in self._in_turns(turn)}
         self._compare(f"turn {turn}, state", read["raw"], read["wrapped"])
 
     def _compare_delta_histories(self, turn: int, number: int) -> None:
         heads = {name: side.head() for name, side in self.sides.items()}
         read = {
-            s.name: _without_ids(s.delta_history(heads[s.name])) for s in self._in_turns(number)
+            side.name: side.settled(_without_ids(side.delta_history(heads[side.name])))
+            for side in self._in_turns(number)
         }
         self._compare(f"turn {turn}, delta history", read["raw"], read["wrapped"], states=0)
 
     def _compare_state_histories(self, turn: int, number: int) -> None:
-        read = {s.name: [alike(i) for i in s.state_history()] for s in self._in_turns(number)}
+        read = {
+            side.name: [side.settled(alike(state)) for state in side.state_history()]
+            for side in self._in_turns(number)
+        }
         states = len(read["raw"])
         self._compare(f"turn {turn}, state history", read["raw"], read["wrapped"], states=states)
 

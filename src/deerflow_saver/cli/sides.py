@@ -14,8 +14,10 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot
 
 from deerflow_saver import CachedHistorySaver
+from deerflow_saver._probe import traits_of
 from deerflow_saver.cli.agent import CHANNEL, CONFIG, Graph, build_agent, question
 from deerflow_saver.cli.backends import Place, open_saver
+from deerflow_saver.cli.comparing import settled
 
 __all__ = ["NAMES", "READ_LIMIT", "Agent", "Name", "Side", "newest_states", "open_side"]
 
@@ -64,6 +66,10 @@ class Side:
         yield
         self.seconds[what].append(time.perf_counter() - began)
         self.calls[what].update(self.counts - before)
+
+    def settled(self, read: Any) -> Any:
+        """What was read, without the order that the saver's release leaves to chance."""
+        return read if traits_of(self.inner).ordered else settled(read)
 
     def warm_up(self) -> None:
         """Use graph and connection for the first time, on a thread that has nothing to read."""

@@ -14,6 +14,7 @@ forgotten.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ NODE_BYTES = 800
 ROW_BYTES = 330
 _UNRECORDED = 64
 _PATIENCE_SECONDS = 1.0
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 ABSENT = "absent"
 """The checkpoint stores no value for the channel."""
@@ -505,9 +507,11 @@ class Facts:
         if len(rows) < 2:  # noqa: PLR2004 - nothing to order
             return rows
         ordered = sorted(rows)  # path, task id, idx: the fields' own order
-        if not self._ordered and ordered != sorted(rows, key=lambda row: (row.task_id, row.idx)):
-            return None
-        return ordered
+        if self._ordered:
+            return ordered
+        by_task = sorted(rows, key=lambda row: (row.task_id, row.idx))
+        # Other ids than LangGraph's a database may sort by a collation of its own
+        return by_task if ordered == by_task or all(map(_is_uuid, rows)) else None
 
     def _packed(self, channel: str, key: Any) -> Packed | None:
         """The value stored under `key`, if it is at hand."""
@@ -519,6 +523,10 @@ class Facts:
         _, packed = self._seeds.pop(channel, (None, None))
         if packed is not None:
             self._row_bytes -= len(packed.data)
+
+
+def _is_uuid(row: Row) -> bool:
+    return _UUID.fullmatch(row.task_id) is not None
 
 
 def _same(rows: Mapping[tuple[str, int], Row], by_channel: Mapping[str, Sequence[str]]) -> bool:

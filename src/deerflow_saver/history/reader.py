@@ -20,7 +20,10 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
+
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._plan import Plan
 from deerflow_saver.history.chain import Chain, Fetched, Need
@@ -97,6 +100,10 @@ class Reading:
     proof_is_cheap: bool
     """Whether proving it is cheap beside the shallowest walk."""
     flight_key: Any
+    plain_seeds: bool = True
+    """See `Traits`: whether a value that is no snapshot may be composed upon."""
+    by_task: bool = False
+    """Whether a row's own writes count in the order of task ids, however `get_tuple` gives them."""
 
 
 @dataclass(slots=True)
@@ -254,7 +261,7 @@ def _crawl(
             row = yield "get_tuple", configs.get(cid) or reading.config_of(cid)
             if row is None:
                 return None
-            fetched[cid] = found = _fetched(row)
+            fetched[cid] = found = _fetched(row, reading)
             if found.parent is not None:
                 configs[found.parent] = row.parent_config
         with chain.lock:
@@ -285,16 +292,20 @@ def _further(
     return Need(parent, known=False) if stored.isdisjoint(reading.channels) else None
 
 
-def _fetched(row: Any) -> Fetched:
+def _fetched(row: Any, reading: Reading) -> Fetched:
     parent = (row.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+    own = [tuple(write) for write in row.pending_writes or ()]
+    if reading.by_task:
+        own.sort(key=itemgetter(0))  # stable: a task's own writes come as it made them
     versions = row.checkpoint.get("channel_versions") or {}
     values = row.checkpoint.get("channel_values") or {}
-    return Fetched(
-        parent,
+
+    def seed(name: str, value: Any) -> Any:
         # Savers differ in whether a value without a version is a seed: left to them, as None is
-        {name: value if name in versions else None for name, value in values.items()},
-        [tuple(w) for w in row.pending_writes or ()],
-    )
+        sure = name in versions and (reading.plain_seeds or isinstance(value, _DeltaSnapshot))
+        return value if sure else None
+
+    return Fetched(parent, {name: seed(name, value) for name, value in values.items()}, own)
 
 
 def _walk(chain: Chain, reading: Reading, generation: int, fetches: int) -> Plan[Result]:

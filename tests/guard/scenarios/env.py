@@ -167,7 +167,14 @@ class Env:
         return await self.call(graph, "invoke", value, config)
 
     async def stream(
-        self, graph: Any, value: Any, config: Any, *, leave_after: int = 0, **options: Any
+        self,
+        graph: Any,
+        value: Any,
+        config: Any,
+        *,
+        leave_after: int = 0,
+        on_chunk: Callable[[], None] = lambda: None,
+        **options: Any,
     ) -> list[Any]:
         """Stream a run; close the stream after `leave_after` chunks if that is not zero."""
         self._remember(graph, value, config)
@@ -177,12 +184,14 @@ class Env:
             with contextlib.closing(graph.stream(value, config, **options)) as parts:
                 for part in parts:
                     chunks.append(part)
+                    on_chunk()
                     if len(chunks) == leave_after:
                         break
         else:
             async with contextlib.aclosing(graph.astream(value, config, **options)) as parts:
                 async for part in parts:
                     chunks.append(part)
+                    on_chunk()
                     if len(chunks) == leave_after:
                         break
         self.trace.append(len(chunks))
@@ -286,13 +295,17 @@ class Env:
             await asyncio.to_thread(meeting.attend)
 
     async def cancelled(self, graph: Any, value: Any, config: Any, begun: Awaitable[Any]) -> None:
-        """Start a run on the loop and cancel it once `begun` is."""
+        """Start a run on the loop and cancel it once `begun` is; a refusal of it is noted."""
         self._remember(graph, value, config)
         run = asyncio.ensure_future(graph.ainvoke(value, config, durability=self.durability))
         await begun
         run.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await run
+        except asyncio.CancelledError:
+            return
+        except self.refusals as error:
+            self.refused.append(error)
 
     async def settled(self) -> None:
         """Wait for saves that cancelled runs left behind."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from langgraph.errors import NodeError
@@ -18,9 +19,14 @@ AT_ONCE = RetryPolicy(
 )
 
 
-def in_turn(env: Env) -> Any:
-    """One task at a time: which of them finished before another failed is no accident then."""
-    return {**env.thread(), "max_concurrency": 1}
+async def fails_beside_a(env: Env) -> Any:
+    """Run a step in which `f` fails once the write of `a` beside it has been taken note of."""
+    noted = threading.Event()
+    failing = fail_once("f", after=noted)
+    graph = env.fan(("a", speak("a")), ("f", failing), then=speak("then"))
+    options: dict[str, Any] = {"stream_mode": ["updates", "custom"], "on_chunk": noted.set}
+    await env.raises(BrokenError, lambda: env.stream(graph, say("in"), env.thread(), **options))
+    return graph
 
 
 @legal
@@ -33,16 +39,14 @@ async def error_retry_none(env: Env) -> None:
 
 @legal
 async def error_parallel_retry_none(env: Env) -> None:
-    graph = env.fan(("a", speak("a")), ("f", fail_once("f")), then=speak("then"))
-    await env.raises(BrokenError, lambda: env.invoke(graph, say("in"), in_turn(env)))
+    graph = await fails_beside_a(env)
     await env.invoke(graph, None, env.thread())
     await env.invoke(graph, say("more"), env.thread())
 
 
 @legal
 async def error_parallel_then_input(env: Env) -> None:
-    graph = env.fan(("a", speak("a")), ("f", fail_once("f")), then=speak("then"))
-    await env.raises(BrokenError, lambda: env.invoke(graph, say("in"), in_turn(env)))
+    graph = await fails_beside_a(env)
     await env.invoke(graph, say("more"), env.thread())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from guard.scenarios.kinds import heard, say
 __all__ = ["BrokenError", "ask", "fail_once", "silent", "speak"]
 
 Node = Callable[[Any], Any]
+_PATIENCE = 60.0
 
 
 class BrokenError(Exception):
@@ -46,11 +48,14 @@ def ask(name: str, times: int = 1) -> Node:
     return node
 
 
-def fail_once(name: str, failures: int = 1) -> Node:
-    """A node that fails before it speaks, `failures` times."""
+def fail_once(name: str, failures: int = 1, after: threading.Event | None = None) -> Node:
+    """A node that fails before it speaks, `failures` times; not before `after` is set."""
     left = [failures]
 
     def node(state: Any) -> Any:
+        if after is not None and not after.wait(_PATIENCE):
+            message = "what the node waits for never came"
+            raise TimeoutError(message)
         if left[0] > 0:
             left[0] -= 1
             raise BrokenError(name)
