@@ -11,8 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
-from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -22,6 +21,7 @@ from psycopg_pool import ConnectionPool
 
 from deerflow_saver import CachedHistorySaver, NonHeadWriteError, WriteSlotTakenError
 from deerflow_saver.guard.locks import KeyedLocks, locks_of
+from guard.bare import DELTA, aput, checkpoint, config, put
 from support.savers import (
     CONNECTION,
     SaverCase,
@@ -30,29 +30,6 @@ from support.savers import (
     every_case,
     every_sync_case,
 )
-
-DELTA: Any = {"counters_since_delta_snapshot": {"log": (0, 1)}}
-
-
-def config(parent: str | None = None) -> Any:
-    return {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": parent}}
-
-
-def checkpoint() -> Any:
-    return {**empty_checkpoint(), "id": str(uuid6())}
-
-
-def put(saver: Any, parent: str | None = None) -> str:
-    made = checkpoint()
-    saver.put(config(parent), made, DELTA, {})
-    return str(made["id"])
-
-
-async def aput(saver: Any, parent: str | None = None) -> str:
-    made = checkpoint()
-    await saver.aput(config(parent), made, DELTA, {})
-    return str(made["id"])
-
 
 # -- locks -----------------------------------------------------------------------------------
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from langgraph.checkpoint.base import empty_checkpoint
-from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.errors import CheckViolation, InvalidTextRepresentation, PipelineAborted
@@ -18,23 +16,8 @@ from psycopg_pool import ConnectionPool
 
 from deerflow_saver import CachedHistorySaver, NonHeadWriteError, WriteSlotTakenError
 from deerflow_saver.guard.fence_postgres import AsyncPostgresFence, PostgresFence, _unmasked
+from guard.bare import DELTA, checkpoint, config, put
 from support.savers import CONNECTION
-
-DELTA: Any = {"counters_since_delta_snapshot": {"log": (0, 1)}}
-
-
-def config(parent: str | None = None) -> Any:
-    return {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": parent}}
-
-
-def checkpoint() -> Any:
-    return {**empty_checkpoint(), "id": str(uuid6())}
-
-
-def put(saver: Any, parent: str | None = None) -> str:
-    made = checkpoint()
-    saver.put(config(parent), made, DELTA, {})
-    return str(made["id"])
 
 
 @contextmanager
