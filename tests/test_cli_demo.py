@@ -40,7 +40,9 @@ class Forgetful(wrapt.BaseObjectProxy):
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        sides, "CachedHistorySaver", lambda inner: Forgetful(CachedHistorySaver(inner))
+        sides,
+        "CachedHistorySaver",
+        lambda *args, **kwargs: Forgetful(CachedHistorySaver(*args, **kwargs)),
     )
 
 

@@ -188,6 +188,7 @@ class Core:
         return Chain(
             {channel: max(since, dropped) for channel, since in self.shared.since.items()},
             ordered=self.traits.ordered or self.walker.paths is not None,
+            by_task=self.traits.by_task,
             seeds_by_version=self.traits.seeds_by_version,
         )
 

@@ -52,10 +52,9 @@ class Traits:
 
     kind: Literal["storage", "tuples", "opaque"]
     ordered: bool = False
-    """Own writes come in `writes_sort_key` order: (task path, task id, idx).
-
-    Those of a storage saver without it, from before that function, come in (task id, idx) order.
-    """
+    """Own writes come in `writes_sort_key` order: (task path, task id, idx)."""
+    by_task: bool = False
+    """They come in (task id, idx) order, as before there was that function."""
     seeds_by_version: bool = False
     """A stored value is found by its channel version, not in the checkpoint's row."""
     plain_seeds: bool = True
@@ -97,11 +96,13 @@ def traits_of(saver: Any) -> Traits:
     """The traits of `saver`, from where its methods are defined."""
     home = _home(saver)
     if home == _MEMORY:
+        ordered, seen = sorts_by_path("memory"), _memory_history()
         return Traits(
             "storage",
-            ordered=sorts_by_path("memory"),
+            ordered=ordered,
+            by_task=not ordered and seen != ["f", "e"],
             seeds_by_version=True,
-            plain_seeds=_memory_keeps_writes_after_a_plain_seed(),
+            plain_seeds=bool(seen),
             rooted=_memory_rooted,
             arooted=_amemory_rooted,
             prove_always=True,
@@ -111,6 +112,7 @@ def traits_of(saver: Any) -> Traits:
         return Traits(
             "storage",
             ordered=sorts_by_path("sqlite"),
+            by_task=not sorts_by_path("sqlite"),
             asynchronous=has_loop,
             rooted=_on_loop(_asqlite_rooted) if has_loop else _sqlite_rooted,
             arooted=_asqlite_rooted,
@@ -121,6 +123,7 @@ def traits_of(saver: Any) -> Traits:
         return Traits(
             "storage",
             ordered=sorts_by_path("postgres"),
+            by_task=not sorts_by_path("postgres"),
             seeds_by_version=True,
             plain_seeds=_postgres_sees_plain_seeds(),
             asynchronous=has_loop,
@@ -152,16 +155,21 @@ def _home(saver: Any) -> str | None:
     return min(homes) if len(roots) == 1 else None
 
 
-def _memory_keeps_writes_after_a_plain_seed() -> bool:
-    """Whether the installed `InMemorySaver` does: some take the value to include the writes."""
+def _memory_history() -> list[Any]:
+    """What the installed `InMemorySaver` replays of two tasks upon a plain seed.
+
+    Some sort by task id, some keep the order of arrival, and some take the seed to include
+    the writes.
+    """
     saver = sys.modules[_MEMORY].InMemorySaver()
     root = {**empty_checkpoint(), "id": "1", "channel_values": {"log": []}}
     place: Any = {"configurable": {"thread_id": "", "checkpoint_ns": ""}}
     stored = saver.put(place, {**root, "channel_versions": {"log": "1"}}, {}, {"log": "1"})
-    saver.put_writes(stored, [("log", "own")], "task")
+    for task in "fe":
+        saver.put_writes(stored, [("log", task)], task)
     child = saver.put(stored, {**root, "id": "2", "channel_values": {}}, {}, {})
     history = saver.get_delta_channel_history(config=child, channels=["log"])
-    return bool(history["log"]["writes"])
+    return [value for _, _, value in history["log"]["writes"]]
 
 
 def _postgres_sees_plain_seeds() -> bool:

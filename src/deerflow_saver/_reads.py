@@ -169,7 +169,7 @@ def _reading(
         # A sync reader must never wait for a task of a loop that may be its own
         flight_key=(face, key, cid, channels, token),
         plain_seeds=core.traits.plain_seeds,
-        by_task=core.storage and not core.traits.ordered and core.walker.paths is None,
+        by_task=core.traits.by_task and core.walker.paths is None,
     )
 
 

@@ -22,10 +22,16 @@ def packed(value: Any) -> Packed:
 class Thread:
     """A chain with the few calls a saver would make, and its one view."""
 
-    def __init__(self, *, ordered: bool = True, by_version: bool = False) -> None:
+    def __init__(
+        self, *, ordered: bool = True, by_version: bool = False, by_task: bool = False
+    ) -> None:
         self.time = 0
         self.chain = Chain(
-            {"c": 0}, ordered=ordered, seeds_by_version=by_version, clock=lambda: self.time
+            {"c": 0},
+            ordered=ordered,
+            seeds_by_version=by_version,
+            by_task=by_task,
+            clock=lambda: self.time,
         )
         self.version = 0
         self._minted: dict[str, int] = {}
@@ -154,7 +160,7 @@ def test_where_the_savers_order_is_unknown_only_agreeing_orders_are_used() -> No
 
 
 def test_a_saver_without_path_order_replays_langgraphs_tasks_by_id() -> None:
-    thread = Thread(ordered=False)
+    thread = Thread(ordered=False, by_task=True)
     thread.put("1", None)
     for first, path in (("b", "~1"), ("a", "~2")):
         task = f"{first}0000000-0000-0000-0000-000000000000"

@@ -12,6 +12,7 @@ from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.pregel import _checkpoint as checkpoints
 from langgraph.types import Send, StateUpdate
@@ -124,16 +125,18 @@ def stores_checkpoints_first() -> bool:
 def reloads_what_ran() -> bool:
     """Whether a run with parallel tasks reads back as it ended, also if it saved at its end only.
 
-    Where it does not, two runs of one flow differ by the random ids of their tasks.
+    Where it does not, two runs of one flow differ by the random ids of their tasks. Asked of
+    SQLite, for which no fix is put in place of the saver's own code.
     """
     builder = StateGraph(State)
     builder.add_node("speak", _speak)
     builder.add_conditional_edges(
         START, lambda _: [Send("speak", {"notes": [n]}) for n in range(_MANY)]
     )
-    graph: Any = builder.compile(checkpointer=InMemorySaver())
-    ended = graph.invoke({"notes": []}, thread(), durability="exit")
-    return bool(graph.get_state(thread()).values["notes"] == ended["notes"])
+    with SqliteSaver.from_conn_string(":memory:") as saver:
+        graph: Any = builder.compile(checkpointer=saver)
+        ended = graph.invoke({"notes": []}, thread(), durability="exit")
+        return bool(graph.get_state(thread()).values["notes"] == ended["notes"])
 
 
 @cache

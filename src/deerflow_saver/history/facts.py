@@ -133,6 +133,7 @@ class Facts:
         *,
         ordered: bool,
         seeds_by_version: bool,
+        by_task: bool = False,
         clock: Callable[[], int] = now,
     ) -> None:
         """Start empty.
@@ -145,6 +146,7 @@ class Facts:
                 is not known, own writes are used only if the path makes no difference.
             seeds_by_version: whether a checkpoint's stored value is found by its channel
                 version (memory, Postgres) or inline in its row (SQLite).
+            by_task: whether a saver that is not `ordered` orders them by `(task_id, idx)`.
             clock: gives a timestamp that is exceeded by every id made from now on.
 
         """
@@ -164,6 +166,7 @@ class Facts:
         self.seedless_walks = 0
         self._distrusted_until = 0.0
         self._ordered = ordered
+        self._by_task = by_task
         self._by_version = seeds_by_version
         self._nodes: dict[str, Node] = {}
         self._children: dict[str, str] = {}
@@ -510,8 +513,9 @@ class Facts:
         if self._ordered:
             return ordered
         by_task = sorted(rows, key=lambda row: (row.task_id, row.idx))
-        # Other ids than LangGraph's a database may sort by a collation of its own
-        return by_task if ordered == by_task or all(map(_is_uuid, rows)) else None
+        if self._by_task and all(map(_is_uuid, rows)):
+            return by_task  # other ids a database may sort by a collation of its own
+        return ordered if ordered == by_task == rows else None
 
     def _packed(self, channel: str, key: Any) -> Packed | None:
         """The value stored under `key`, if it is at hand."""
