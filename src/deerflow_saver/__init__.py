@@ -1,4 +1,4 @@
-"""The checkpointer layer around LangGraph savers: the same answers, cached delta histories."""
+"""The checkpointer layer around LangGraph savers: cached delta histories, guarded threads."""
 
 from __future__ import annotations
 

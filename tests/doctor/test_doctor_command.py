@@ -114,6 +114,14 @@ def test_a_savers_defect_counts_for_that_kind_of_saver(monkeypatch: pytest.Monke
     }
 
 
+@pytest.mark.parametrize("guarded", [True, False])
+def test_prune_is_answered_by_the_fix_and_not_by_the_guard(guarded: bool) -> None:
+    slug = "prune-of-delta-thread"
+    assert slug not in _slugs(fixes.Presence.PRESENT, Setting("postgres", guarded=guarded))
+    off = Setting("postgres", guarded=guarded, fixes=())
+    assert slug in _slugs(fixes.Presence.PRESENT, off)
+
+
 # -- the command ------------------------------------------------------------------------------
 
 

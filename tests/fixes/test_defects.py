@@ -202,3 +202,19 @@ def test_every_defect_module_is_in_the_registry() -> None:
     folder = Path(str(fixes.__file__)).parent
     modules = {path.stem.replace("_", "-") for path in folder.glob("[!_]*.py")}
     assert modules == {defect.slug for defect in DEFECTS}
+
+
+SECTIONS = {
+    "patch": "Runtime fixes",
+    "guard": "Answered by the guard",
+    "wrapper": "Answered by the wrapper",
+    "advice": "Advice",
+}
+
+
+def test_the_page_lists_every_defect_under_its_remedy() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "fixes.md").read_text(encoding="utf-8")
+    sections = {part.partition("\n")[0]: part for part in page.split("\n## ")}
+    for kind, title in SECTIONS.items():
+        listed = set(re.findall(r"^\| `([a-z-]+)` \|", sections[title], re.MULTILINE))
+        assert listed == {defect.slug for defect in fixes.DEFECTS if defect.kind == kind}

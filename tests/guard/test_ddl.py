@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -155,3 +156,30 @@ def test_the_command_asks_for_a_database(
     monkeypatch.delenv("DATABASE_URL", raising=False)
     assert main(["fence", "check"]) == 2
     assert "--db" in capsys.readouterr().err
+
+
+def test_a_path_names_a_sqlite_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SqliteSaver.from_conn_string("with space#.sqlite") as saver:
+        saver.setup()
+    assert main(["fence", "install", "--db", "with space#.sqlite"]) == 0
+    assert main(["fence", "check", "--db", str(tmp_path / "with space#.sqlite")]) == 0
+    capsys.readouterr()
+
+
+def test_a_database_without_tables_is_bad_usage(
+    tmp_path: Path, postgres_database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "new.sqlite").touch()
+    for url in (f"sqlite:///{tmp_path}/new.sqlite", postgres_database):
+        for action in ("check", "install"):
+            assert main(["fence", action, "--db", url]) == 2
+            assert "call its setup() first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["host=x password=hush", "postgresql://me:hush@127.0.0.1:1/x"])
+def test_no_password_is_shown(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fence", "check", "--db", url]) == 2
+    assert "hush" not in capsys.readouterr().err

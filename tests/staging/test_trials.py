@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import venv
 from pathlib import Path
 
 import pytest
 
+from deerflow_saver.errors import StagingError
 from deerflow_saver.staging import trials
-from deerflow_saver.staging.environments import installed
+from deerflow_saver.staging.environments import Environment, installed
+from deerflow_saver.staging.installers import interpreter_of
 from deerflow_saver.staging.staged import Staged
 from deerflow_saver.staging.trials import Sighting, run_trial, try_fix
 
@@ -89,3 +92,10 @@ def test_the_wrapper_is_put_round_the_saver_only_where_it_is_the_fix(tmp_path: P
 def test_the_projects_own_pytest_settings_do_not_count(tmp_path: Path) -> None:
     seen = sighting(tmp_path, "import warnings\ndef test_it(): warnings.warn('not an error here')")
     assert seen.passes
+
+
+def test_an_environment_without_pytest_cannot_be_asked(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    bare = Environment("1.2.24", interpreter_of(tmp_path / "bare"))
+    with pytest.raises(StagingError, match="need pytest"):
+        run_trial(staged(tmp_path, "def test_it(): pass"), bare)

@@ -1,11 +1,13 @@
 """The command line: find the command, run it, give its exit status.
 
 0: nothing to complain about; 1: the command found a problem; 2: it could not run as asked.
+What ends it early counts as a shell counts it: 130 for an interrupt, 141 for a closed pipe.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -20,10 +22,21 @@ COMMANDS = {"demo": demo, "doctor": doctor, "fence": fence, "fixes": fixes, "pat
 
 _USAGE = 2
 _INTERRUPTED = 130
+_PIPE_CLOSED = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is returned, also that of `--help` and of bad usage."""
+    try:
+        status = _run(argv)
+        sys.stdout.flush()  # here, and not when the interpreter ends, where nobody could answer
+    except BrokenPipeError:
+        _write_no_more()
+        return _PIPE_CLOSED
+    return status
+
+
+def _run(argv: Sequence[str] | None) -> int:
     parser = _parser()
     try:
         arguments = parser.parse_args(argv)
@@ -37,6 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return status
+
+
+def _write_no_more() -> None:
+    """Whoever read the output has gone, as `head` does: let the rest go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,7 +15,7 @@ __all__ = ["as_text"]
 _EVIDENCE = 100
 _REMEDIES = {
     "patch": "CachedHistorySaver patches it, or its guard refuses",
-    "wrapper": "CachedHistorySaver answers rightly",
+    "wrapper": "CachedHistorySaver answers rightly, or refuses",
     "guard": "CachedHistorySaver refuses",
     "advice": "advice",
 }
@@ -55,7 +55,7 @@ def _saver(saver: SaverReport) -> Iterator[str]:
         yield f"  {layer.name:<28} {layer.role}; history: {layer.history}"
     yield _line("the cache is asked", f"{saver.cache.answer}: {saver.cache.reason}")
     yield _line("guard", saver.guard)
-    yield _line("a guard holds", _FENCES[can.fence])
+    yield _line("it holds" if saver.guard != "off" else "a guard would hold", _FENCES[can.fence])
     yield _line("works", can.faces)
     if seen is None:
         yield _line("what it keeps", "not known for this class; --scratch-thread tries it")

@@ -10,14 +10,17 @@ import json
 import os
 import sqlite3
 from dataclasses import asdict
+from urllib.parse import quote
 
 from deerflow_saver.cli.errors import UsageError, needs
+from deerflow_saver.doctor.urls import address, scrubbed
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.guard import ddl
 
 __all__ = ["SUMMARY", "add_arguments", "run"]
 
 _SHOWN = 20
+_UNDEFINED_TABLE = "42P01"
 SUMMARY = "stop unguarded writers from forking threads, inside the database"
 
 
@@ -28,29 +31,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--db",
         metavar="URL",
         default=os.environ.get("DATABASE_URL"),
-        help="postgresql://... or sqlite:///path (default: $DATABASE_URL)",
+        help="a SQLite file or postgresql://... (default: $DATABASE_URL)",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do it; 1 if `check` finds no fence, or forks."""
-    url: str | None = arguments.db
-    if not url:
+    if not arguments.db:
         message = "name the database with --db or DATABASE_URL"
         raise UsageError(message)
+    url = _url(arguments.db)
+    postgres = url.startswith("postgres")
+    errors: type[Exception] = needs("psycopg", "postgres").Error if postgres else sqlite3.Error
     try:
-        if url.startswith("postgres"):
-            errors: type[Exception] = needs("psycopg", "postgres").Error
-        else:
-            errors = sqlite3.Error
-        try:
-            return _act(arguments.action, url, as_json=arguments.json)
-        except errors as error:
-            message = str(error).strip()
-            raise UsageError(message) from error
+        return _act(arguments.action, url, as_json=arguments.json)
     except InvalidConfigError as error:
+        raise UsageError(scrubbed(str(error), url)) from error
+    except errors as error:
+        raise UsageError(_told(error, url)) from error
+
+
+def _url(text: str) -> str:
+    """The address as a URL; a bare path names a SQLite file, as `doctor` takes it."""
+    try:
+        where = address(text)
+    except ValueError as error:
         raise UsageError(str(error)) from error
+    return f"sqlite:///{quote(where.target)}" if where.kind == "sqlite" else where.target
+
+
+def _told(error: Exception, url: str) -> str:
+    """What the driver says, without passwords; what to do if the saver's tables are missing."""
+    said = scrubbed(str(error).strip(), url)
+    missing = getattr(error, "sqlstate", "") == _UNDEFINED_TABLE or "no such table" in said
+    return f"the saver's tables are not there: call its setup() first ({said})" if missing else said
 
 
 def _act(action: str, url: str, *, as_json: bool) -> int:

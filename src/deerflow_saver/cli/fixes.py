@@ -77,7 +77,7 @@ def _list(*, as_json: bool) -> int:
         upstream = ", ".join(defect.upstream) or "not reported"
         print(f"{defect.slug}\n  {defect.symptom}")
         print(f"  {defect.severity}; {defect.distribution}; {upstream}")
-        print(f"  {type(defect.remedy).__name__}: {defect.remedy.text}")
+        print(f"  {defect.kind}: {defect.remedy.text}")
     return 0
 
 
@@ -89,7 +89,7 @@ def _described(defect: fixes.Defect) -> dict[str, object]:
         "distribution": defect.distribution,
         "severity": defect.severity,
         "savers": sorted(defect.savers),
-        "remedy": type(defect.remedy).__name__,
+        "remedy": defect.kind,
         "advice": defect.remedy.text,
     }
 

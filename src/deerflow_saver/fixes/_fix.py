@@ -68,7 +68,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class InWrapper:
-    """`CachedHistorySaver` answers rightly by itself."""
+    """`CachedHistorySaver` answers rightly by itself, or refuses, whatever the guard's policy."""
 
     text: str
 
@@ -115,6 +115,11 @@ class Defect:
     severity: Literal["loses", "corrupts", "slow", "raises"]
     savers: frozenset[str] = frozenset()
 
+    @property
+    def kind(self) -> str:
+        """The remedy's: `"patch"`, `"wrapper"`, `"guard"` or `"advice"`."""
+        return _KINDS[type(self.remedy)]
+
 
 _KINDS = {Patch: "patch", InWrapper: "wrapper", RefusedByGuard: "guard", Advice: "advice"}
 
@@ -141,5 +146,4 @@ class Row:
     @classmethod
     def of(cls, defect: Defect, presence: Presence, evidence: str) -> Row:
         """The row of `defect`."""
-        remedy = defect.remedy
-        return cls(defect.slug, presence, evidence, _KINDS[type(remedy)], remedy.text)
+        return cls(defect.slug, presence, evidence, defect.kind, defect.remedy.text)

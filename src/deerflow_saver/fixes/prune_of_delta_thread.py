@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from deerflow_saver.fixes._fix import Defect, Finding, RefusedByGuard
+from deerflow_saver.fixes._fix import Defect, Finding, InWrapper
 from deerflow_saver.walks.scenes import prunes
 
 __all__ = ["DEFECT"]
@@ -25,7 +25,7 @@ DEFECT = Defect(
     upstream=(),
     distribution="langgraph-checkpoint-postgres",
     probe=_probe,
-    remedy=RefusedByGuard(
+    remedy=InWrapper(
         "The wrapper's prune looks for written channels that no checkpoint stores, and refuses "
         "(PrunedHistoryError) before anything is deleted."
     ),

@@ -61,7 +61,12 @@ class Sighting:
 
 
 def run_trial(staged: Staged, environment: Environment, path: Iterable[Path] = ()) -> Sighting:
-    """Run the test with `path` before the environment's own packages."""
+    """Run the test with `path` before the environment's own packages.
+
+    Raises:
+        StagingError: the environment has no pytest.
+
+    """
     return _run(staged, environment, tuple(path), {})
 
 
@@ -99,6 +104,9 @@ def _look(environment: Environment, folder: Path, path: tuple[Path, ...]) -> Sig
         )
     except StagingError as error:
         return Sighting(broken=(str(error),))
+    if "No module named pytest" in ended.stderr:
+        msg = f"the tests need pytest: install it beside langgraph, for {environment.python}"
+        raise StagingError(msg)
     if not report.exists():
         return Sighting(broken=(_shortened(ended.stderr or ended.stdout),))
     return _read(report)
