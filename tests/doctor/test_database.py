@@ -144,6 +144,21 @@ def test_nothing_is_changed(
         assert "not set up" in capsys.readouterr().out
 
 
+def test_no_file_is_made_beside_a_sqlite_database_that_nobody_has_open(storage: Storage) -> None:
+    _fill("sqlite", storage.sqlite_path)
+    file = Path(storage.sqlite_path)
+    assert file.read_bytes()[18] == 2, "the savers keep a write-ahead log"
+    before = sorted(file.parent.glob(f"{file.name}*"))
+    assert inspect(address(storage.sqlite_path)).threads == 4
+    assert sorted(file.parent.glob(f"{file.name}*")) == before
+
+
+def test_rows_that_are_only_in_the_log_of_an_open_sqlite_database_count(storage: Storage) -> None:
+    with _saver("sqlite", storage.sqlite_path) as saver:
+        _line(saver, "sound", ["1", "2"])
+        assert inspect(address(storage.sqlite_path)).threads == 1
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_database_itself_refuses_to_write_for_the_doctor(kind: str, storage: Storage) -> None:
     where = _address(kind, storage)

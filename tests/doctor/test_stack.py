@@ -96,3 +96,13 @@ def test_whether_the_cache_is_asked(make: Any, answer: str, reason: str) -> None
 def test_the_kind_is_that_of_the_saver_at_the_bottom() -> None:
     assert kind_of(layers(Walking(_cached()))) == "memory"
     assert kind_of([Walking(None)]) == "other"
+
+
+class Prickly(InMemorySaver):
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def test_a_saver_whose_missing_attributes_raise_is_a_layer_like_any_other() -> None:
+    saver = Prickly()
+    assert layers(saver) == [saver]

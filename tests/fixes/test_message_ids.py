@@ -260,3 +260,33 @@ def test_revert_gives_the_functions_back() -> None:
         vars(module)["ensure_message_ids"] is original
         for module, original in zip(modules, originals, strict=True)
     )
+
+
+def _without_blanks(current: list[Any], writes: Any) -> list[Any]:
+    items = [item for write in writes for item in write if item != ""]
+    return list(add_messages(current, items))  # type: ignore[arg-type]
+
+
+def test_an_item_that_the_reducer_drops_says_nothing_of_the_next_one() -> None:
+    channel = DeltaChannel(_without_blanks, list)
+    assert named(channel, [""]) == [""]
+    assert isinstance(named(channel, ["x"])[0], HumanMessage)
+
+
+def test_a_pair_that_went_through_json_gets_an_id_too() -> None:
+    channel = DeltaChannel(_without_blanks, list)
+    (message,) = named(channel, [["user", "x"]])
+    assert isinstance(message, HumanMessage)
+    assert message.id
+
+
+class Array:
+    """Like numpy's, neither true nor false."""
+
+    def __bool__(self) -> bool:
+        raise ValueError
+
+
+def test_a_dict_whose_type_is_an_array_is_left_alone() -> None:
+    value = Overwrite([{"type": Array()}])
+    assert named(DeltaChannel(_without_blanks, list), value) is value

@@ -382,3 +382,37 @@ def test_threads_that_apply_and_revert_at_once_leave_one_state(made_up: Any) -> 
 @pytest.fixture(autouse=True)
 def _no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SWITCH, raising=False)
+
+
+def test_applied_again_over_somebody_elses_function_a_patch_runs_once(made_up: Any) -> None:
+    calls = []
+
+    def count(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> int:
+        calls.append(args)
+        wrapped(*args)
+        return int(sum(args))
+
+    registry = Registry((defect("counted", Site(MODULE, "Base.add", count)),))
+    registry.apply()
+    beneath = vars(made_up.Base)["add"]
+    made_up.Base.add = lambda self, one, other: beneath.__get__(self)(one, other)
+    assert presence(registry.revert()) == [Presence.FAILED]
+    assert presence(registry.apply()) == [Presence.FIXED]
+    calls.clear()
+    assert made_up.Base().add(1, 2) == 3
+    assert calls == [(1, 2)]
+
+
+def test_a_patch_that_was_interrupted_while_it_was_probed_can_be_reverted(made_up: Any) -> None:
+    original = vars(made_up.Base)["add"]
+
+    def interrupted() -> Finding:
+        if vars(made_up.Base)["add"] is not original:
+            raise SystemExit
+        return Finding(present=True, evidence="")
+
+    registry = Registry((defect(probe=interrupted),))
+    with pytest.raises(SystemExit):
+        registry.apply()
+    registry.revert()
+    assert vars(made_up.Base)["add"] is original

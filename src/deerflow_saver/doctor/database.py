@@ -94,8 +94,23 @@ def reading(where: Address) -> Iterator[Ask]:
     path = Path(where.target).absolute()
     if not path.is_file():
         raise MissingDatabaseError(f"there is no SQLite database at {where.shown}")
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+    with closing(sqlite3.connect(_read_only(path), uri=True)) as connection:
         yield lambda statement: connection.execute(statement).fetchall()
+
+
+def _read_only(path: Path) -> str:
+    """A URI by which SQLite creates nothing.
+
+    Even a reader makes the two files of a write-ahead log, and leaves them there. Without
+    them nobody has the database open, and it can be read as one that does not change.
+    """
+    uri = f"{path.as_uri()}?mode=ro"
+    with path.open("rb") as file:
+        header = file.read(20)
+    logged = len(header) == 20 and header[18] == 2  # noqa: PLR2004 - SQLite's read version
+    real = path.resolve()
+    alone = logged and not real.with_name(f"{real.name}-wal").exists()
+    return f"{uri}&immutable=1" if alone else uri
 
 
 class _Sqlite:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -155,14 +156,19 @@ def _held(saver: Any) -> Any | None:
 
 
 def _attributes(saver: Any) -> Iterator[Any]:
-    wrapped = getattr(saver, "__wrapped__", None)
-    if wrapped is not None:
-        yield wrapped
+    yield _attribute(saver, "__wrapped__")
     yield from getattr(saver, "__dict__", {}).values()
     for cls in type(saver).__mro__:
         slots = cls.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            yield getattr(saver, name, None)
+            yield _attribute(saver, name)
+
+
+def _attribute(saver: Any, name: str) -> Any:
+    """An attribute that may not be there, whatever a `__getattr__` raises then."""
+    with contextlib.suppress(Exception):
+        return getattr(saver, name, None)
+    return None
 
 
 def _name(saver: Any) -> str:

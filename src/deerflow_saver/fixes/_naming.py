@@ -8,7 +8,7 @@ time or none, and takes a ready-made message in its stead, then that is what is 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -78,30 +78,33 @@ def _item(channel: Any, item: Any, shape: _Shape) -> Any:
 def _may_be_message(item: Any, *, dicts: bool = False) -> bool:
     """Whether to ask the reducer; LangGraph sees to dicts outside an `Overwrite`."""
     if isinstance(item, dict):
-        return dicts and bool(item.get("role") or item.get("type")) and not item.get("id")
-    if isinstance(item, tuple):
+        kinds = (item.get("role"), item.get("type"))
+        return (
+            dicts and any(isinstance(kind, str) and kind for kind in kinds) and not item.get("id")
+        )
+    if isinstance(item, (tuple, list)):
         return len(item) == 2 and all(isinstance(part, str) for part in item)  # noqa: PLR2004
     return isinstance(item, str)
 
 
 def _makes(channel: Any, item: Any, message: Any, shape: _Shape) -> bool:
     """Whether the reducer makes `message` of `item`, but for the id, which it cannot repeat."""
-    once, again = (list(_messages(channel, item, shape)) for _ in range(2))
-    if not once:
+    made = [_made(channel, item, shape) for _ in range(2)]
+    once, again = ([value for value in values if isinstance(value, BaseMessage)] for values in made)
+    if made[0] and not once:  # what it drops, such as a blank, says nothing of the next item
         _plain.setdefault(channel.reducer, set()).add(type(item))
     if [m.id for m in once] == [m.id for m in again] != [None] * len(once):
         return False
-    ready = list(_messages(channel, message, shape))
+    ready = _made(channel, message, shape)
     return [_bare(m) for m in once] == [_bare(m) for m in ready] == [_bare(message)] and (
         ready[0].id == message.id
     )
 
 
-def _messages(channel: Any, item: Any, shape: _Shape) -> Iterator[Any]:
-    """The messages that the reducer makes of one item in an empty channel."""
+def _made(channel: Any, item: Any, shape: _Shape) -> list[Any]:
+    """What the reducer makes of one item in an empty channel."""
     made = channel.reducer(channel.typ(), [shape(copy.deepcopy(item))])
-    values = made.values() if isinstance(made, dict) else made
-    return (value for value in values if isinstance(value, BaseMessage))
+    return list(made.values() if isinstance(made, dict) else made)
 
 
 def _bare(message: Any) -> Any:

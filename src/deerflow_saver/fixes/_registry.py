@@ -127,10 +127,12 @@ class Registry:
             return f"cannot be patched: {error}"
         except Exception as error:  # noqa: BLE001 - a release that nobody foresaw is a row, too
             return f"cannot be patched: {type(error).__name__}: {error}"
+        state.applied = True  # before the probe, which Ctrl-C may end: it can be reverted then
         presence, evidence = look(defect)
         if presence is Presence.ABSENT:
-            state.applied, state.reverted = True, False
+            state.reverted = False
             return None
+        state.applied = False
         try:
             patch.revert()
         except CannotRevertError as error:

@@ -72,6 +72,7 @@ class _Wraps:
         self._sites = sites
         self._check = check
         self._handles: dict[Site, Any] = {}
+        self._newest: dict[Site, object] = {}
         self._active = False
 
     def apply(self) -> None:
@@ -89,20 +90,19 @@ class _Wraps:
         self._active = True
 
     def _wrap(self, site: Site) -> None:
+        """Wrap once more what cannot be seen through: the wrapper beneath then does nothing."""
         if site in self._handles:
             _, _, current = wrapt.resolve_path(site.module, site.path)
             if wrapt.is_wrapped_by(current, self._handles[site]):
                 return  # an earlier revert could not take it out
+        newest = self._newest[site] = object()
         self._handles[site] = wrapt.wrap_object(
             site.module,
             site.path,
             wrapt.FunctionWrapper,
             (_with_instance(site.wrapper) if "." in site.path else site.wrapper,),
-            {"enabled": self._enabled},
+            {"enabled": lambda: self._active and self._newest[site] is newest},
         )
-
-    def _enabled(self) -> bool:
-        return self._active
 
     def revert(self) -> None:
         """Put back every original, last one first."""
