@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeGuard
 
 from langgraph.channels.base import BaseChannel
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.delta import DeltaChannel
 from langgraph.types import Command
+from pydantic import BaseModel
 
 from deerflow_saver.channel_mode.marker import is_reserved
 from deerflow_saver.errors import UnknownStateFieldError
@@ -102,7 +104,27 @@ def refuse_unknown_fields(channels: Channels, values: Any) -> None:
         raise UnknownStateFieldError(unknown)
 
 
-def _named(values: Any) -> Iterable[str]:
+def _named(values: Any) -> Iterable[Any]:
+    """The names in an update, in each form that LangGraph takes one."""
     if isinstance(values, Command):
-        return _named(values.update)
-    return [name for name in values if isinstance(name, str)] if isinstance(values, Mapping) else ()
+        pairs = _is_pairs(values.update)
+        return [name for name, _ in values.update] if pairs else _named(values.update)
+    if isinstance(values, list | tuple):
+        return [name for value in values for name in _named(value)]
+    return list(values) if isinstance(values, Mapping) else _fields(values)
+
+
+def _is_pairs(update: Any) -> TypeGuard[Iterable[tuple[str, Any]]]:
+    return isinstance(update, list | tuple) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)  # noqa: PLR2004
+        for pair in update
+    )
+
+
+def _fields(values: Any) -> Iterable[str]:
+    """The fields that a state object sets; those of a model left at their default are not."""
+    if isinstance(values, BaseModel):
+        return values.model_fields_set
+    if is_dataclass(values):
+        return [field.name for field in fields(values) if getattr(values, field.name) is not None]
+    return ()

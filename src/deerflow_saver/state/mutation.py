@@ -33,7 +33,7 @@ def build_state_mutation_graph(
         snapshot_frequency: the cadence of the `ThreadState` of delta mode.
 
     Raises:
-        InvalidConfigError: no `as_node`, or no mode.
+        InvalidConfigError: no `as_node`, one that no node can have, or no mode.
 
     """
     if not as_node:
@@ -50,7 +50,7 @@ def mutation_graph_of(channels: Mapping[str, Any], as_node: str) -> Any:
     """A mutation graph with all state channels of a compiled graph's table, private ones too.
 
     Raises:
-        InvalidConfigError: no `as_node`.
+        InvalidConfigError: no `as_node`, or one that no node can have.
 
     """
     if not as_node:
@@ -65,7 +65,11 @@ def mutation_graph_of(channels: Mapping[str, Any], as_node: str) -> Any:
 
 def _compiled(as_node: str, schema: Any) -> Any:
     builder: Any = StateGraph(schema)
-    builder.add_node(as_node, _nothing)
+    try:
+        builder.add_node(as_node, _nothing)
+    except ValueError as error:  # a name that LangGraph keeps for itself
+        msg = f"as_node {as_node!r} cannot name a checkpoint's origin: {error}"
+        raise InvalidConfigError(msg) from error
     builder.add_edge(START, as_node)
     builder.add_edge(as_node, END)
     return builder.compile()
