@@ -243,9 +243,7 @@ class CheckpointStateAccessor:
     def _replace(
         self, config: RunnableConfig, values: dict[str, Any], as_node: str
     ) -> Plan[RunnableConfig]:
-        if not isinstance(values, Mapping):
-            msg = f"replace needs a mapping of channels to values, got {type(values).__name__}"
-            raise InvalidConfigError(msg)
+        _refuse_no_mapping(values)
         route = yield from self._gated(config, values)
         return (yield from replacing(route, values, as_node))
 
@@ -269,6 +267,12 @@ class CheckpointStateAccessor:
         """A snapshot, if it may pass the gate."""
         raise_if_snapshot_incompatible(snapshot, self.mode)
         return public(snapshot)  # type: ignore[no-any-return]
+
+
+def _refuse_no_mapping(values: Any) -> None:
+    if not isinstance(values, Mapping):
+        msg = f"replace needs a mapping of channels to values, got {type(values).__name__}"
+        raise InvalidConfigError(msg)
 
 
 def before_config(config: RunnableConfig, before: RunnableConfig | str) -> RunnableConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 from langgraph.channels.base import BaseChannel
 from langgraph.channels.binop import BinaryOperatorAggregate
@@ -107,18 +107,16 @@ def refuse_unknown_fields(channels: Channels, values: Any) -> None:
 def _named(values: Any) -> Iterable[Any]:
     """The names in an update, in each form that LangGraph takes one."""
     if isinstance(values, Command):
-        pairs = _is_pairs(values.update)
-        return [name for name, _ in values.update] if pairs else _named(values.update)
+        return _named(values.update)
     if isinstance(values, list | tuple):
-        return [name for value in values for name in _named(value)]
+        return [name for value in values for name in _named_in(value)]
     return list(values) if isinstance(values, Mapping) else _fields(values)
 
 
-def _is_pairs(update: Any) -> TypeGuard[Iterable[tuple[str, Any]]]:
-    return isinstance(update, list | tuple) and all(
-        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)  # noqa: PLR2004
-        for pair in update
-    )
+def _named_in(item: Any) -> Iterable[Any]:
+    """The names in one of several updates; `Command.update` may be pairs of name and value."""
+    is_pair = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)  # noqa: PLR2004
+    return [item[0]] if is_pair else _named(item)
 
 
 def _fields(values: Any) -> Iterable[str]:
