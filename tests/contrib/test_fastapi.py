@@ -194,7 +194,7 @@ def test_a_turn_that_cannot_be_told_is_a_conflict(service: Service, message_ids:
 def test_a_node_that_cannot_be_is_refused_and_nothing_is_stored(service: Service) -> None:
     service.turns("1", "0")
     before = service.get("1").json()
-    for name in ("__start__", "__end__"):
+    for name in ("__start__", "__end__", "__input__", "__copy__", "__error__", "__interrupt__"):
         answer = service.post("1", "state", values={"title": "t"}, as_node=name)
         assert (answer.status_code, name in answer.text) == (422, True), answer.text
     assert service.get("1").json() == before

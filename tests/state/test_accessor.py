@@ -381,6 +381,16 @@ def test_a_request_cannot_make_a_thread_unreadable(mode: Any, key: str, section:
     assert accessor.get(thread()).values["log"] == ["x", "x"]
 
 
+@every_async_case
+async def test_a_full_process_makes_no_delta_thread(case: SaverCase, storage: Storage) -> None:
+    async with case.aopen(storage) as saver:
+        accessor = CheckpointStateAccessor.bind(compiled("delta"), saver, mode="full")
+        for write in (accessor.aupdate, accessor.areplace):
+            with pytest.raises(InvalidConfigError, match=r"delta channels \(facts, log, tags\)"):
+                await write(thread(), {"log": ["x"]}, as_node="work")
+        assert await saver.aget_tuple(thread()) is None
+
+
 @pytest.mark.parametrize("before", ["", {}, thread()])
 async def test_a_page_begins_at_a_checkpoint_or_not_at_all(before: Any) -> None:
     accessor = bound("delta", InMemorySaver())

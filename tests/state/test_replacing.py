@@ -215,11 +215,13 @@ def test_a_channel_without_a_reducer_is_set_to_what_an_overwrite_holds() -> None
     ("values", "as_node", "error"),
     [
         ({"title": "t"}, "", "as_node is required"),
-        ({"title": "t"}, "__start__", "as_node '__start__' cannot name"),
+        ({"title": "t"}, "__start__", "as_node '__start__' is no name"),
+        ({"title": "t"}, "__copy__", "as_node '__copy__' is no name"),
+        ({"title": "t"}, "a|b", "is no name for a node"),
         (None, "edit", "replace needs a mapping"),
         ({"title": lambda: None}, "edit", "serializable"),
     ],
-    ids=["no node", "reserved node", "no mapping", "unserialisable"],
+    ids=["no node", "start", "copy", "separator", "no mapping", "unserialisable"],
 )
 def test_a_replacement_that_cannot_be_made_leaves_the_interrupt(
     mode: Any, values: Any, as_node: str, error: str

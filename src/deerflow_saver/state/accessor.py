@@ -27,7 +27,7 @@ from deerflow_saver.channel_mode.gate import (
 )
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.state.beginning import loses_first_write
-from deerflow_saver.state.channels import refuse_unknown_fields
+from deerflow_saver.state.channels import refuse_delta_channels, refuse_unknown_fields
 from deerflow_saver.state.mutation import mutation_graph_of
 from deerflow_saver.state.replacing import replacing
 from deerflow_saver.state.routing import (
@@ -252,6 +252,7 @@ class CheckpointStateAccessor:
         route = self._route(config)
         refuse_unknown_fields(route.channels, values)
         if self.mode == "full":
+            refuse_delta_channels(route.channels)
             yield from ensured(route.config, route.channels)
         elif route.channels and loses_first_write() and (yield "get_tuple", route.config) is None:
             root = route.to(mutation_graph_of(route.channels, "begin"))

@@ -13,7 +13,7 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from deerflow_saver.channel_mode.marker import is_reserved
-from deerflow_saver.errors import UnknownStateFieldError
+from deerflow_saver.errors import InvalidConfigError, UnknownStateFieldError
 
 __all__ = [
     "channels_at",
@@ -22,6 +22,7 @@ __all__ = [
     "graph_state_schema",
     "graph_writable_channels",
     "is_reducer",
+    "refuse_delta_channels",
     "refuse_unknown_fields",
     "state_channels",
 ]
@@ -84,6 +85,23 @@ def graph_reducer_channels(graph: Any) -> frozenset[str] | None:
     if channels is None:
         return None
     return frozenset(name for name, channel in channels.items() if is_reducer(channel))
+
+
+def refuse_delta_channels(channels: Channels) -> None:
+    """Refuse to write through a graph with delta channels in full mode.
+
+    It would make a delta thread, which no process in that mode reads.
+
+    Raises:
+        InvalidConfigError: the graph has delta channels.
+
+    """
+    delta = sorted(name for name, found in channels.items() if isinstance(found, DeltaChannel))
+    if delta:
+        raise InvalidConfigError(
+            f"the graph has delta channels ({', '.join(delta)}), and this is full mode: the "
+            "thread it would write could not be read here. Compile it in full mode"
+        )
 
 
 def refuse_unknown_fields(channels: Channels, values: Any) -> None:

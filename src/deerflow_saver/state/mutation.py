@@ -36,8 +36,7 @@ def build_state_mutation_graph(
         InvalidConfigError: no `as_node`, one that no node can have, or no mode.
 
     """
-    if not as_node:
-        raise InvalidConfigError("as_node is required for checkpoint state mutation")
+    _check_node(as_node)
     check_mode(mode)
     if state_schema is None:
         from deerflow_saver.state.schema import get_thread_state_schema
@@ -53,8 +52,7 @@ def mutation_graph_of(channels: Mapping[str, Any], as_node: str) -> Any:
         InvalidConfigError: no `as_node`, or one that no node can have.
 
     """
-    if not as_node:
-        raise InvalidConfigError("as_node is required for checkpoint state mutation")
+    _check_node(as_node)
     fields: dict[str, Any] = {
         # The type too: LangGraph makes delta channels anew from it, and decodes only known types
         name: Annotated[channel.typ, channel]
@@ -63,13 +61,26 @@ def mutation_graph_of(channels: Mapping[str, Any], as_node: str) -> Any:
     return _compiled(as_node, TypedDict("MutatedState", fields, total=False))  # type: ignore[operator]
 
 
+_SEPARATORS = frozenset("|:")
+"""What LangGraph parts the nodes and tasks of a namespace with."""
+
+
+def _check_node(as_node: str) -> None:
+    """Refuse what is no name of a node.
+
+    Some of LangGraph's own names mean something else to `update_state`: `__copy__` copies a
+    checkpoint and forgets the values, `__input__` starts a run.
+    """
+    if not as_node:
+        raise InvalidConfigError("as_node is required for checkpoint state mutation")
+    if as_node.startswith("__") or not _SEPARATORS.isdisjoint(as_node):
+        msg = f"as_node {as_node!r} is no name for a node: LangGraph keeps it for itself"
+        raise InvalidConfigError(msg)
+
+
 def _compiled(as_node: str, schema: Any) -> Any:
     builder: Any = StateGraph(schema)
-    try:
-        builder.add_node(as_node, _nothing)
-    except ValueError as error:  # a name that LangGraph keeps for itself
-        msg = f"as_node {as_node!r} cannot name a checkpoint's origin: {error}"
-        raise InvalidConfigError(msg) from error
+    builder.add_node(as_node, _nothing)
     builder.add_edge(START, as_node)
     builder.add_edge(as_node, END)
     return builder.compile()
