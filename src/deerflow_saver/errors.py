@@ -162,9 +162,9 @@ class UnknownStateFieldError(DeerflowSaverError, ValueError):
 
     """
 
-    def __init__(self, fields: Iterable[str]) -> None:
+    def __init__(self, fields: Iterable[object]) -> None:
         """Name the fields."""
-        self.fields = tuple(sorted(fields))
+        self.fields = tuple(sorted(map(str, fields)))
         super().__init__(f"Unknown thread-state field(s): {', '.join(self.fields)}")
 
     def __reduce__(self) -> tuple[object, ...]:

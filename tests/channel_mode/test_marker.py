@@ -79,6 +79,19 @@ def test_what_a_request_forges_is_discarded() -> None:
     assert forged == before
 
 
+STORED = (MARKER, "deerflow_delta_channels", "counters_since_delta_snapshot")
+
+
+@pytest.mark.parametrize("section", ["configurable", "metadata"])
+@pytest.mark.parametrize("key", STORED)
+def test_no_config_may_claim_what_savers_would_store_as_a_mark(key: str, section: str) -> None:
+    forged: Any = {section: {key: "delta"}}
+    for mode, marks in (("full", {}), ("delta", {MARKER: "delta"})):
+        made = cm.with_checkpoint_mode(forged, mode)  # type: ignore[arg-type]
+        assert made == {"configurable": {INTERNAL: mode}, "metadata": marks}
+    assert cm.discard_internal_mode(forged) == {section: {}}
+
+
 @pytest.mark.parametrize(
     ("metadata", "delta"),
     [

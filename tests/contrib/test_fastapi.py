@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -188,6 +189,34 @@ def test_a_turn_that_cannot_be_told_is_a_conflict(service: Service, message_ids:
         409,
         "This turn can no longer be branched from.",
     )
+
+
+def test_a_node_that_cannot_be_is_refused_and_nothing_is_stored(service: Service) -> None:
+    service.turns("1", "0")
+    before = service.get("1").json()
+    for name in ("__start__", "__end__", "__input__", "__copy__", "__error__", "__interrupt__"):
+        answer = service.post("1", "state", values={"title": "t"}, as_node=name)
+        assert (answer.status_code, name in answer.text) == (422, True), answer.text
+    assert service.get("1").json() == before
+
+
+def test_an_overwrite_in_json_sets_what_it_holds(service: Service) -> None:
+    service.turns("1", "0")
+    for value in ({"__overwrite__": ["a"]}, {"type": "__overwrite__", "value": ["a"]}):
+        answer = service.post("1", "state", values={"artifacts": value})
+        assert answer.json()["values"]["artifacts"] == ["a"]
+
+
+def test_requests_for_one_new_thread_make_it_once(service: Service) -> None:
+    service.turns("1", "0", "1", "2")
+
+    def ask(answer: str) -> int:
+        return service.post("1", "branches", message_ids=[answer], thread_id="new").status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = sorted(pool.map(ask, ["a-1", "a-2"] * 3))
+    assert answers == [201, 409, 409, 409, 409, 409]
+    assert len(service.post("new", "history", limit=100).json()) == 2
 
 
 def test_a_branch_never_writes_into_a_thread_that_exists(service: Service) -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +18,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from deerflow_saver import CachedHistorySaver
 from deerflow_saver import channel_mode as cm
+from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.state import CheckpointStateAccessor, UnknownStateFieldError
 from support.modes import compiled, raw_child, schema, thread, visible
 from support.savers import SaverCase, Storage, every_async_case, every_sync_case
@@ -364,6 +367,96 @@ def test_fields_the_graph_does_not_have_are_refused_by_name() -> None:
     with pytest.raises(UnknownStateFieldError, match="omega"):
         accessor.update(thread(), Command(update={"omega": 1}), as_node="work")
     assert accessor.history(thread()) == []
+
+
+@pytest.mark.parametrize("section", ["configurable", "metadata"])
+@pytest.mark.parametrize("key", ["deerflow_delta_channels", "counters_since_delta_snapshot"])
+@pytest.mark.parametrize("mode", ["full", "delta"])
+def test_a_request_cannot_make_a_thread_unreadable(mode: Any, key: str, section: str) -> None:
+    accessor = bound(mode, CachedHistorySaver(InMemorySaver()))
+    config: Any = thread()
+    config.setdefault(section, {})[key] = "log"
+    for _ in range(2):
+        accessor.update(config, {"log": ["x"]}, as_node="work")
+    assert accessor.get(thread()).values["log"] == ["x", "x"]
+
+
+@every_async_case
+async def test_a_full_process_makes_no_delta_thread(case: SaverCase, storage: Storage) -> None:
+    async with case.aopen(storage) as saver:
+        accessor = CheckpointStateAccessor.bind(compiled("delta"), saver, mode="full")
+        for write in (accessor.aupdate, accessor.areplace):
+            with pytest.raises(InvalidConfigError, match=r"delta channels \(facts, log, tags\)"):
+                await write(thread(), {"log": ["x"]}, as_node="work")
+        assert await saver.aget_tuple(thread()) is None
+
+
+@pytest.mark.parametrize("before", ["", {}, thread()])
+async def test_a_page_begins_at_a_checkpoint_or_not_at_all(before: Any) -> None:
+    accessor = bound("delta", InMemorySaver())
+    with pytest.raises(InvalidConfigError, match="before must name a checkpoint"):
+        accessor.history(thread(), before=before)
+    with pytest.raises(InvalidConfigError, match="before must name a checkpoint"):
+        await accessor.ahistory(thread(), before=before)
+
+
+@dataclass
+class Unfit:
+    """A state object with a field too many."""
+
+    log: list[str]
+    omega: str | None
+
+
+class UnfitModel(BaseModel):
+    """A model with a field too many."""
+
+    title: str = "t"
+    omega: str = "default"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        Command(update=[("omega", 1)]),
+        Command(update=(("log", []), ("omega", 1))),
+        [Command(update={"omega": 1})],
+        [{"omega": 1}, Command(update={"log": []})],
+        Unfit([], "x"),
+        Command(update=Unfit([], "x")),
+        UnfitModel(omega="x"),
+        {"omega": 1, "branch:to:ask": None},
+    ],
+    ids=repr,
+)
+def test_an_unknown_field_is_refused_in_whatever_form_it_comes(values: Any) -> None:
+    accessor = bound("delta", InMemorySaver())
+    with pytest.raises(UnknownStateFieldError, match="omega"):
+        accessor.update(thread(), values, as_node="work")
+    assert accessor.history(thread()) == []
+
+
+def test_a_key_that_is_no_name_is_an_unknown_field() -> None:
+    with pytest.raises(UnknownStateFieldError, match="1"):
+        bound("full", InMemorySaver()).update(thread(), {1: "x"}, as_node="work")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        Command(update=[("log", ["x"]), ("title", "t")]),
+        [Command(update={"log": ["x"]}), {"title": "t"}],
+        Unfit(["x"], None),
+        UnfitModel(title="t"),
+    ],
+    ids=repr,
+)
+def test_fields_that_are_known_pass_in_every_form(values: Any) -> None:
+    accessor = bound("delta", InMemorySaver())
+    accessor.update(thread(), values, as_node="work")
+    found = accessor.get(thread()).values
+    assert "omega" not in found
+    assert found.get("title") == "t" or found["log"] == ["x"]
 
 
 @pytest.mark.parametrize("outer", ["full", "delta"])

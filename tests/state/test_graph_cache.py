@@ -131,6 +131,27 @@ def test_clear_keeps_none() -> None:
     assert build.built == ["a", "a"]
 
 
+def test_a_cap_that_cannot_be_told_is_an_error_of_that_build_and_blocks_nobody() -> None:
+    settings: Any = SimpleNamespace()
+    cache = CompiledGraphCache(lambda: settings.accessor_graph_max)
+    for _ in range(2):
+        with pytest.raises(AttributeError):
+            cache.get("a", object)
+    settings.accessor_graph_max = 1
+    assert cache.get("a", object) is cache.get("a", object)
+
+
+def test_clear_keeps_no_graph_that_is_being_built_either() -> None:
+    cache = CompiledGraphCache()
+
+    def build() -> object:
+        cache.clear()
+        return object()
+
+    assert cache.get("a", build) is not None
+    assert len(cache) == 0
+
+
 @pytest.mark.parametrize("value", [0, -1, True, "8", None, 2.0])
 def test_what_is_no_cap_means_the_default(value: Any) -> None:
     assert resolve_checkpoint_graph_cache_max(SimpleNamespace(accessor_graph_max=value)) == 64

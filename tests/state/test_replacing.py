@@ -174,6 +174,67 @@ class AsModel(BaseModel):
     title: str = "untitled"
 
 
+SPELLINGS: list[Any] = [
+    Overwrite({"a": 1}),
+    {"__overwrite__": {"a": 1}},
+    {"type": "__overwrite__", "value": {"a": 1}},
+]
+
+
+@both_modes
+@pytest.mark.parametrize("value", SPELLINGS, ids=["object", "sentinel", "erased"])
+def test_an_overwrite_sets_what_it_holds_in_each_of_its_forms(mode: Any, value: Any) -> None:
+    accessor = bound(mode, InMemorySaver())
+    for before in ({}, {"b": 2}):
+        accessor.replace(thread(), {"facts": before})
+        accessor.replace(thread(), {"facts": value})
+        assert accessor.get(thread()).values["facts"] == {"a": 1}
+
+
+@pytest.mark.parametrize("value", SPELLINGS, ids=["object", "sentinel", "erased"])
+def test_an_empty_reducer_channel_of_a_union_holds_no_wrapper(value: Any) -> None:
+    builder: Any = StateGraph(Unions)
+    builder.add_node("work", lambda _: {})
+    builder.add_edge(START, "work")
+    accessor = bound("full", InMemorySaver(), builder.compile())
+    for _ in range(2):
+        accessor.replace(thread(), {"goal": value})
+        assert accessor.get(thread()).values == {"goal": {"a": 1}}
+
+
+def test_a_channel_without_a_reducer_is_set_to_what_an_overwrite_holds() -> None:
+    accessor = bound("full", InMemorySaver())
+    accessor.replace(thread(), {"title": Overwrite("t")})
+    assert accessor.get(thread()).values["title"] == "t"
+    accessor.replace(thread(), {"title": {"__overwrite__": "data"}})
+    assert accessor.get(thread()).values["title"] == {"__overwrite__": "data"}
+
+
+@both_modes
+@pytest.mark.parametrize(
+    ("values", "as_node", "error"),
+    [
+        ({"title": "t"}, "", "as_node is required"),
+        ({"title": "t"}, "__start__", "as_node '__start__' is no name"),
+        ({"title": "t"}, "__copy__", "as_node '__copy__' is no name"),
+        ({"title": "t"}, "a|b", "is no name for a node"),
+        (None, "edit", "replace needs a mapping"),
+        ({"title": lambda: None}, "edit", "serializable"),
+    ],
+    ids=["no node", "start", "copy", "separator", "no mapping", "unserialisable"],
+)
+def test_a_replacement_that_cannot_be_made_leaves_the_interrupt(
+    mode: Any, values: Any, as_node: str, error: str
+) -> None:
+    accessor = bound(mode, InMemorySaver())
+    accessor.graph.invoke({"log": ["in"], "do": "ask"}, thread())
+    before = accessor.history(thread())
+    with pytest.raises((ValueError, TypeError), match=error):
+        accessor.replace(thread(), values, as_node=as_node)
+    assert accessor.history(thread()) == before
+    assert accessor.get(thread()).next == ("ask",)
+
+
 @pytest.mark.parametrize("state", [AsDataclass, AsModel], ids=["dataclass", "pydantic"])
 def test_schemas_of_other_kinds_are_read_updated_and_set(state: Any) -> None:
     builder: Any = StateGraph(state)

@@ -51,6 +51,9 @@ DELTA_CHANNELS_METADATA_KEY = "deerflow_delta_channels"
 COUNTERS_METADATA_KEY = "counters_since_delta_snapshot"
 """In a checkpoint's metadata: LangGraph's updates and supersteps since each channel's snapshot."""
 
+_STORED = (CHECKPOINT_MODE_METADATA_KEY, DELTA_CHANNELS_METADATA_KEY, COUNTERS_METADATA_KEY)
+"""What tells a delta thread in stored metadata: nobody's to claim in a config."""
+
 _EXIT_ANCHOR_STEP = -2
 """Step of the first checkpoint under exit durability in a thread with delta channels."""
 
@@ -70,13 +73,13 @@ def inject_checkpoint_mode(config: RunnableConfig, mode: CheckpointChannelMode) 
     """
     check_mode(mode)
     names = _section(config, "configurable")
-    names[INTERNAL_CHECKPOINT_MODE_KEY] = mode
-    names.pop(CHECKPOINT_MODE_METADATA_KEY, None)  # savers would store it from here too
     metadata = _section(config, "metadata")
+    for key in _STORED:  # savers would store them from either section
+        names.pop(key, None)
+        metadata.pop(key, None)
+    names[INTERNAL_CHECKPOINT_MODE_KEY] = mode
     if mode == "delta":
         metadata[CHECKPOINT_MODE_METADATA_KEY] = "delta"
-    else:
-        metadata.pop(CHECKPOINT_MODE_METADATA_KEY, None)
 
 
 def _section(config: RunnableConfig, name: str) -> MutableMapping[str, Any]:
@@ -107,8 +110,8 @@ def discard_internal_mode(config: RunnableConfig | None) -> RunnableConfig:
     for name in ("configurable", "metadata", "context"):
         section = cast("dict[str, Any]", copied).get(name)
         if isinstance(section, dict):
-            section.pop(INTERNAL_CHECKPOINT_MODE_KEY, None)
-            section.pop(CHECKPOINT_MODE_METADATA_KEY, None)
+            for key in (INTERNAL_CHECKPOINT_MODE_KEY, *_STORED):
+                section.pop(key, None)
     return copied
 
 

@@ -7,6 +7,7 @@ puts the process's mode into every call; and in full mode nothing of a delta thr
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -24,8 +25,9 @@ from deerflow_saver.channel_mode.gate import (
     judge_row,
     raise_if_snapshot_incompatible,
 )
+from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.state.beginning import loses_first_write
-from deerflow_saver.state.channels import refuse_unknown_fields
+from deerflow_saver.state.channels import refuse_delta_channels, refuse_unknown_fields
 from deerflow_saver.state.mutation import mutation_graph_of
 from deerflow_saver.state.replacing import replacing
 from deerflow_saver.state.routing import (
@@ -137,6 +139,7 @@ class CheckpointStateAccessor:
 
         Raises:
             CheckpointModeMismatchError: the thread needs delta mode, and this is full mode.
+            InvalidConfigError: `before` names no checkpoint.
 
         """
         plan = self._history(config, limit, _options(config, limit, before, filter))
@@ -240,6 +243,7 @@ class CheckpointStateAccessor:
     def _replace(
         self, config: RunnableConfig, values: dict[str, Any], as_node: str
     ) -> Plan[RunnableConfig]:
+        _refuse_no_mapping(values)
         route = yield from self._gated(config, values)
         return (yield from replacing(route, values, as_node))
 
@@ -248,6 +252,7 @@ class CheckpointStateAccessor:
         route = self._route(config)
         refuse_unknown_fields(route.channels, values)
         if self.mode == "full":
+            refuse_delta_channels(route.channels)
             yield from ensured(route.config, route.channels)
         elif route.channels and loses_first_write() and (yield "get_tuple", route.config) is None:
             root = route.to(mutation_graph_of(route.channels, "begin"))
@@ -265,18 +270,36 @@ class CheckpointStateAccessor:
         return public(snapshot)  # type: ignore[no-any-return]
 
 
+def _refuse_no_mapping(values: Any) -> None:
+    if not isinstance(values, Mapping):
+        msg = f"replace needs a mapping of channels to values, got {type(values).__name__}"
+        raise InvalidConfigError(msg)
+
+
 def before_config(config: RunnableConfig, before: RunnableConfig | str) -> RunnableConfig:
-    """The config of a checkpoint given by its config or, in the thread of `config`, its id."""
-    if not isinstance(before, str):
-        return before
+    """The config of a checkpoint given by its config or, in the thread of `config`, its id.
+
+    Raises:
+        InvalidConfigError: `before` names no checkpoint; savers would list all of them, and
+            a reader of pages would begin again and again.
+
+    """
     names = configurable(config)
-    return {
-        "configurable": {
-            "thread_id": names.get("thread_id"),
-            "checkpoint_ns": names.get("checkpoint_ns") or "",
-            "checkpoint_id": before,
+    place: RunnableConfig = (
+        {
+            "configurable": {
+                "thread_id": names.get("thread_id"),
+                "checkpoint_ns": names.get("checkpoint_ns") or "",
+                "checkpoint_id": before,
+            }
         }
-    }
+        if isinstance(before, str)
+        else before
+    )
+    if not configurable(place).get("checkpoint_id"):
+        msg = f"before must name a checkpoint by its config or id, got {before!r}"
+        raise InvalidConfigError(msg)
+    return place
 
 
 def _options(

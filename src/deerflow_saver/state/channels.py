@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from langgraph.channels.base import BaseChannel
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.delta import DeltaChannel
 from langgraph.types import Command
+from pydantic import BaseModel
 
 from deerflow_saver.channel_mode.marker import is_reserved
-from deerflow_saver.errors import UnknownStateFieldError
+from deerflow_saver.errors import InvalidConfigError, UnknownStateFieldError
 
 __all__ = [
     "channels_at",
@@ -20,6 +22,7 @@ __all__ = [
     "graph_state_schema",
     "graph_writable_channels",
     "is_reducer",
+    "refuse_delta_channels",
     "refuse_unknown_fields",
     "state_channels",
 ]
@@ -84,6 +87,23 @@ def graph_reducer_channels(graph: Any) -> frozenset[str] | None:
     return frozenset(name for name, channel in channels.items() if is_reducer(channel))
 
 
+def refuse_delta_channels(channels: Channels) -> None:
+    """Refuse to write through a graph with delta channels in full mode.
+
+    It would make a delta thread, which no process in that mode reads.
+
+    Raises:
+        InvalidConfigError: the graph has delta channels.
+
+    """
+    delta = sorted(name for name, found in channels.items() if isinstance(found, DeltaChannel))
+    if delta:
+        raise InvalidConfigError(
+            f"the graph has delta channels ({', '.join(delta)}), and this is full mode: the "
+            "thread it would write could not be read here. Compile it in full mode"
+        )
+
+
 def refuse_unknown_fields(channels: Channels, values: Any) -> None:
     """Refuse values for channels that a graph does not have.
 
@@ -102,7 +122,25 @@ def refuse_unknown_fields(channels: Channels, values: Any) -> None:
         raise UnknownStateFieldError(unknown)
 
 
-def _named(values: Any) -> Iterable[str]:
+def _named(values: Any) -> Iterable[Any]:
+    """The names in an update, in each form that LangGraph takes one."""
     if isinstance(values, Command):
         return _named(values.update)
-    return [name for name in values if isinstance(name, str)] if isinstance(values, Mapping) else ()
+    if isinstance(values, list | tuple):
+        return [name for value in values for name in _named_in(value)]
+    return list(values) if isinstance(values, Mapping) else _fields(values)
+
+
+def _named_in(item: Any) -> Iterable[Any]:
+    """The names in one of several updates; `Command.update` may be pairs of name and value."""
+    is_pair = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)  # noqa: PLR2004
+    return [item[0]] if is_pair else _named(item)
+
+
+def _fields(values: Any) -> Iterable[str]:
+    """The fields that a state object sets; those of a model left at their default are not."""
+    if isinstance(values, BaseModel):
+        return values.model_fields_set
+    if is_dataclass(values):
+        return [field.name for field in fields(values) if getattr(values, field.name) is not None]
+    return ()

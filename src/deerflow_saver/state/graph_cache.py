@@ -104,9 +104,10 @@ class CompiledGraphCache:
         return await asyncio.to_thread(self.get, key, build, witnesses=witnesses)
 
     def clear(self) -> None:
-        """Keep none of the graphs."""
+        """Keep none of the graphs, those that are being built included."""
         with self._lock:
             self._kept.clear()
+            self._under_way.clear()
 
     def _find(self, key: Hashable, witnesses: tuple[Any, ...]) -> _Kept | None:
         """What is kept, now used last; the lock is held."""
@@ -132,13 +133,13 @@ class CompiledGraphCache:
     def _build(self, key: Hashable, building: _Building, build: Callable[[], Any]) -> Any:
         try:
             graph = build()
+            cap = _cap(self._cap() if callable(self._cap) else self._cap)
         except BaseException as error:
             with self._lock:
                 if self._under_way.get(key) is building:
                     del self._under_way[key]
             building.done.set_exception(error)
             raise
-        cap = _cap(self._cap() if callable(self._cap) else self._cap)
         with self._lock:
             if self._under_way.get(key) is building:
                 del self._under_way[key]

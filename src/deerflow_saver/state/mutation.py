@@ -33,11 +33,10 @@ def build_state_mutation_graph(
         snapshot_frequency: the cadence of the `ThreadState` of delta mode.
 
     Raises:
-        InvalidConfigError: no `as_node`, or no mode.
+        InvalidConfigError: no `as_node`, one that no node can have, or no mode.
 
     """
-    if not as_node:
-        raise InvalidConfigError("as_node is required for checkpoint state mutation")
+    _check_node(as_node)
     check_mode(mode)
     if state_schema is None:
         from deerflow_saver.state.schema import get_thread_state_schema
@@ -50,17 +49,33 @@ def mutation_graph_of(channels: Mapping[str, Any], as_node: str) -> Any:
     """A mutation graph with all state channels of a compiled graph's table, private ones too.
 
     Raises:
-        InvalidConfigError: no `as_node`.
+        InvalidConfigError: no `as_node`, or one that no node can have.
 
     """
-    if not as_node:
-        raise InvalidConfigError("as_node is required for checkpoint state mutation")
+    _check_node(as_node)
     fields: dict[str, Any] = {
         # The type too: LangGraph makes delta channels anew from it, and decodes only known types
         name: Annotated[channel.typ, channel]
         for name, channel in state_channels(channels).items()
     }
     return _compiled(as_node, TypedDict("MutatedState", fields, total=False))  # type: ignore[operator]
+
+
+_SEPARATORS = frozenset("|:")
+"""What LangGraph parts the nodes and tasks of a namespace with."""
+
+
+def _check_node(as_node: str) -> None:
+    """Refuse what is no name of a node.
+
+    Some of LangGraph's own names mean something else to `update_state`: `__copy__` copies a
+    checkpoint and forgets the values, `__input__` starts a run.
+    """
+    if not as_node:
+        raise InvalidConfigError("as_node is required for checkpoint state mutation")
+    if as_node.startswith("__") or not _SEPARATORS.isdisjoint(as_node):
+        msg = f"as_node {as_node!r} is no name for a node: LangGraph keeps it for itself"
+        raise InvalidConfigError(msg)
 
 
 def _compiled(as_node: str, schema: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.channels import binop
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.graph import END
 from langgraph.types import Overwrite
@@ -25,15 +26,18 @@ def replacing(route: Route, values: Mapping[str, Any], as_node: str) -> Plan[Run
 
     Where the checkpoint to be changed is the head and owns writes of finished tasks, those
     are made part of a checkpoint first, as ending the step does: readers of the head see
-    them, and releases before 1.2.13 would replay them over what is set here.
+    them, and releases before 1.2.13 would replay them over what is set here. Ending the step
+    cannot be undone, so what would make the second write fail is found out before.
     """
+    mutation = mutation_graph_of(route.channels, as_node)
     row = yield "get_tuple", route.config
     if _owns_writes(row) and (yield from _is_head(route.config, row)):
+        route.graph.checkpointer.serde.dumps_typed(dict(values))
         settled = yield "update", (route.at(row.config), None, END)
         route = route.at(settled)
         row = yield "get_tuple", route.config
-    mutation = route.to(mutation_graph_of(route.channels, as_node))
-    return (yield "update", (mutation, overwriting(values, route.channels, row), as_node))  # type: ignore[no-any-return]
+    written = overwriting(values, route.channels, row)
+    return (yield "update", (route.to(mutation), written, as_node))  # type: ignore[no-any-return]
 
 
 def _owns_writes(row: Any) -> bool:
@@ -55,19 +59,29 @@ def overwriting(values: Mapping[str, Any], channels: Mapping[str, Any], row: Any
     """`values` such that they replace what reducer channels hold, and merge with nothing.
 
     A reducer channel that holds nothing takes its first write as it is, wrapper included
-    (`BinaryOperatorAggregate.update`), so there the plain value is written.
+    (`BinaryOperatorAggregate.update`), and so does every channel without a reducer: there
+    the plain value is written.
     """
     stored = {} if row is None else row.checkpoint["channel_values"]
+    plain = {name: _plain(value, channels.get(name)) for name, value in values.items()}
     return {
-        name: Overwrite(value) if _wrapped(name, value, channels, stored) else value
-        for name, value in values.items()
+        name: Overwrite(value) if _wrapped(name, channels, stored) else value
+        for name, value in plain.items()
     }
 
 
-def _wrapped(name: str, value: Any, channels: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
+def _plain(value: Any, channel: Any) -> Any:
+    """The value that an `Overwrite` holds; its JSON forms mean one to reducers only."""
+    if isinstance(value, Overwrite):
+        return value.value
+    if not is_reducer(channel):
+        return value
+    is_overwrite, inner = binop._get_overwrite(value)  # noqa: SLF001 - tells its three forms
+    return inner if is_overwrite else value
+
+
+def _wrapped(name: str, channels: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
     channel = channels.get(name)
-    if not is_reducer(channel) or isinstance(value, Overwrite):
-        return False
     if isinstance(channel, BinaryOperatorAggregate):
         return name in stored or channel.is_available()
-    return True
+    return is_reducer(channel)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import threading
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -42,9 +44,11 @@ async def branch(
         "configurable": {"thread_id": thread_id, "checkpoint_ns": ""},
         "metadata": _origin(end, request),
     }
-    if exists(await accessor.aget(config)):
-        raise HTTPException(409, f"Thread {thread_id} exists already.")
-    stored = await _written(accessor, config, [_inherited(state, without) for state in (base, end)])
+    with _making(thread_id):
+        if exists(await accessor.aget(config)):
+            raise _taken(thread_id)
+        states = [_inherited(state, without) for state in (base, end)]
+        stored = await _written(accessor, config, states)
     return BranchResponse(
         thread_id=thread_id,
         checkpoint_id=str(configurable(stored)["checkpoint_id"]),
@@ -54,12 +58,37 @@ async def branch(
     )
 
 
+@contextmanager
+def _making(thread_id: str) -> Iterator[None]:
+    """Let one request at a time make a thread: looking whether it exists is a step of its own."""
+    with _lock:
+        if thread_id in _under_way:
+            raise _taken(thread_id)
+        _under_way.add(thread_id)
+    try:
+        yield
+    finally:
+        _under_way.discard(thread_id)
+
+
+_lock = threading.Lock()
+_under_way: set[str] = set()
+
+
+def _taken(thread_id: str) -> HTTPException:
+    return HTTPException(409, f"Thread {thread_id} exists already.")
+
+
 async def _written(accessor: Any, config: dict[str, Any], states: list[dict[str, Any]]) -> Any:
     """The states as checkpoints of the new thread, or none of them."""
     stored = None
     try:
         for values in filter(None, states):
-            stored = await accessor.areplace(config, values, as_node="branch")
+            # Each on the one before, not on what another process may have made the head.
+            place = {**config["configurable"], **configurable(stored)}
+            stored = await accessor.areplace(
+                {**config, "configurable": place}, values, as_node="branch"
+            )
     except BaseException:
         # Half a branch would pass for a thread. What somebody else stored there is theirs.
         if stored is not None:

@@ -20,6 +20,7 @@ from deerflow_saver.contrib.fastapi.models import (
     ThreadId,
 )
 from deerflow_saver.contrib.fastapi.values import storable
+from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.state.ancestry import exists
 
 __all__ = ["state_router"]
@@ -100,7 +101,10 @@ def _add_writes(
         await _existing(writer, thread_id, body.checkpoint_id)
         values = storable(writer, body.values)
         config = _config(thread_id, body.checkpoint_id)
-        stored = await writer.areplace(config, values, as_node=body.as_node)
+        try:
+            stored = await writer.areplace(config, values, as_node=body.as_node)
+        except InvalidConfigError as error:  # a node that there cannot be
+            raise HTTPException(422, str(error)) from error
         return StateResponse.of(await writer.aget(stored))
 
     @router.post("/{thread_id}/branches", status_code=201)
