@@ -25,6 +25,11 @@ class _Waiter:
         self.event = threading.Event()
         self.future: Any = None if loop is None else loop.create_future()
 
+    def wait(self, seconds: float | None) -> None:
+        """Block until it is handed over; raises TimeoutError if that takes too long."""
+        if not self.event.wait(seconds):
+            raise TimeoutError
+
     def wake(self) -> bool:
         """Hand over; False if the waiter's loop is gone."""
         if self.loop is None:
@@ -82,30 +87,40 @@ class KeyedLocks:
             (lock.waiters.append if waiting_on is None or loop else lock.waiters.appendleft)(waiter)
             return waiter
 
-    def acquire(self, key: Hashable) -> bool:
+    def acquire(self, key: Hashable, seconds: float | None = None) -> bool:
         """Wait for the key, blocking the thread.
 
         False if it can never be had: a task of the loop that runs on this very thread
         holds it, and cannot go on before this call returns.
+
+        Raises:
+            TimeoutError: it was not to be had within so many seconds (None: no end).
+
         """
         waiter = self._take(key, None, _running_loop())
         if isinstance(waiter, bool):
             return waiter
         try:
-            waiter.event.wait()
+            waiter.wait(seconds)
         except BaseException:
             self._give_up(key, waiter)
             raise
         return True
 
-    async def aacquire(self, key: Hashable) -> bool:
-        """Wait for the key without blocking the loop; always True."""
+    async def aacquire(self, key: Hashable, seconds: float | None = None) -> bool:
+        """Wait for the key without blocking the loop; always True.
+
+        Raises:
+            TimeoutError: it was not to be had within so many seconds (None: no end).
+
+        """
         loop = asyncio.get_running_loop()
         waiter = self._take(key, loop, None)
         if isinstance(waiter, bool):
             return waiter
         try:
-            await waiter.future
+            async with asyncio.timeout(seconds):
+                await waiter.future
         except BaseException:
             self._give_up(key, waiter)
             raise

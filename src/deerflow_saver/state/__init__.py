@@ -43,6 +43,20 @@ from deerflow_saver.state.lineage_errors import (
     CheckpointLineageIntegrityError,
     CheckpointParentMissingError,
 )
+from deerflow_saver.state.lock_errors import (
+    ThreadLockError,
+    ThreadLockLostError,
+    ThreadLockReentryError,
+    ThreadLockTimeoutError,
+)
+from deerflow_saver.state.locks import (
+    Hold,
+    ProcessThreadLock,
+    ThreadLock,
+)
+from deerflow_saver.state.locks_postgres import (
+    PostgresThreadLock,
+)
 from deerflow_saver.state.messages import (
     merge_message_writes,
 )
@@ -87,9 +101,17 @@ __all__ = [
     "CheckpointStateAccessor",
     "CompiledGraphCache",
     "DeltaThreadState",
+    "Hold",
+    "PostgresThreadLock",
+    "ProcessThreadLock",
     "RawCheckpointReadAccessor",
     "RawCheckpointSnapshot",
     "ReducerDeltaChannel",
+    "ThreadLock",
+    "ThreadLockError",
+    "ThreadLockLostError",
+    "ThreadLockReentryError",
+    "ThreadLockTimeoutError",
     "ThreadState",
     "UnknownStateFieldError",
     "adapt_state_schema_for_mode",

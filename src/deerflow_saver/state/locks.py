@@ -1,0 +1,345 @@
+"""One holder per thread: for a sequence of reads and writes that must not be interleaved.
+
+`ProcessThreadLock` excludes the OS threads and tasks of one process, on any event loop;
+`PostgresThreadLock` (`locks_postgres`) excludes other processes as well. Neither can be taken
+again by whoever holds it: that raises instead of waiting for oneself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from deerflow_saver._plan import Plan, adrive, drive
+from deerflow_saver.guard.locks import KeyedLocks
+from deerflow_saver.state.lock_errors import (
+    ThreadLockLostError,
+    ThreadLockReentryError,
+    ThreadLockTimeoutError,
+)
+
+__all__ = [
+    "THREAD_LOCK",
+    "Hold",
+    "ProcessThreadLock",
+    "ThreadLock",
+    "aholding",
+    "holding",
+]
+
+DEFAULT_TIMEOUT = 30.0
+"""Seconds to wait for a lock: far longer than a rewrite takes, and not for ever."""
+
+
+class Hold:
+    """A lock that is held: what the `with` block is given.
+
+    Attributes:
+        thread_id: the thread.
+        owner: who holds it, for those who wait.
+        active: whether the block is still running.
+
+    """
+
+    def __init__(self, lock: ThreadLock, thread_id: str, owner: str | None) -> None:
+        """Not held yet."""
+        self.lock = lock
+        self.thread_id = thread_id
+        self.owner = owner or _caller()
+        self.active = False
+        self.session: Any = None
+        """What the lock keeps while it is held."""
+        self._since = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """For how long it is held, or was waited for."""
+        return time.monotonic() - self._since
+
+    def begin(self) -> None:
+        """It is held from now on."""
+        self._since = time.monotonic()
+        self.active = True
+
+    def check(self) -> None:
+        """Make sure that the lock is still held, just before a write that relies on it.
+
+        Raises:
+            ThreadLockLostError: its block is over, or its database session has ended.
+
+        """
+        self._refuse_inactive()
+        drive(self.lock.checking(self), self.lock.calls())
+
+    async def acheck(self) -> None:
+        """`check` on the async face."""
+        self._refuse_inactive()
+        await adrive(self.lock.checking(self), self.lock.acalls())
+
+    def _refuse_inactive(self) -> None:
+        if not self.active:
+            msg = (
+                f"thread {self.thread_id!r}: the lock is not held any more, its block has ended; "
+                "take it again"
+            )
+            raise ThreadLockLostError(msg, thread_id=self.thread_id, owner=self.owner)
+
+    def __repr__(self) -> str:
+        """Name the thread and the owner."""
+        state = "held" if self.active else "not held"
+        return f"<Hold of thread {self.thread_id!r} by {self.owner}, {state}>"
+
+
+class ThreadLock(Protocol):
+    """A lock per thread id.
+
+    The methods that give a plan are for `Hold` and for those who make locks.
+    """
+
+    def hold(
+        self, thread_id: str, *, owner: str | None = None, timeout: float | None = ...
+    ) -> AbstractContextManager[Hold]:
+        """Hold the lock of a thread for a `with` block."""
+        ...
+
+    def ahold(
+        self, thread_id: str, *, owner: str | None = None, timeout: float | None = ...
+    ) -> AbstractAsyncContextManager[Hold]:
+        """Hold the lock of a thread for an `async with` block."""
+        ...
+
+    def checking(self, hold: Hold) -> Plan[None]:
+        """Raise `ThreadLockLostError` if `hold` is not what it was."""
+        ...
+
+    def calls(self) -> Mapping[str, Callable[[Any], Any]]:
+        """What the plans' operations do, blocking."""
+        ...
+
+    def acalls(self) -> Mapping[str, Callable[[Any], Awaitable[Any]]]:
+        """What the plans' operations do, awaited."""
+        ...
+
+
+_held: ContextVar[tuple[Hold, ...]] = ContextVar("deerflow_thread_locks", default=())
+
+
+class ProcessThreadLock:
+    """Excludes everybody else in this process: OS threads, tasks, event loops.
+
+    Whoever waited longest comes next. A thread's lock exists while somebody holds or awaits
+    it. Different instances know nothing of each other.
+
+    Args:
+        timeout: seconds to wait for a lock, unless a call says otherwise; None: no end.
+
+    """
+
+    def __init__(self, *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
+        self.timeout = timeout
+        self._queue = KeyedLocks()
+        self._holds: dict[str, Hold] = {}
+
+    def __len__(self) -> int:
+        """How many threads' locks are held or awaited."""
+        return len(self._queue)
+
+    @property
+    def identity(self) -> Hashable:
+        """Locks of one identity exclude each other."""
+        return id(self)
+
+    def holder(self, thread_id: str) -> Hold | None:
+        """Who in this process holds a thread's lock now."""
+        return self._holds.get(thread_id)
+
+    @contextmanager
+    def hold(
+        self, thread_id: str, *, owner: str | None = None, timeout: float | None = -1
+    ) -> Iterator[Hold]:
+        """Hold the lock of a thread for a `with` block.
+
+        Args:
+            thread_id: the thread.
+            owner: who takes it, for the error of those who wait in vain; by default the name
+                of the task or OS thread.
+            timeout: seconds to wait; None: no end; left out: the lock's own.
+
+        Raises:
+            ThreadLockTimeoutError: it was not to be had in time.
+            ThreadLockReentryError: it is held by the caller itself, or by what called it.
+
+        """
+        hold = Hold(self, thread_id, owner)
+        drive(self._enter(hold, self._patience(timeout)), self.calls())
+        try:
+            yield hold
+        finally:
+            drive(self._leave(hold), self.calls())
+
+    @asynccontextmanager
+    async def ahold(
+        self,
+        thread_id: str,
+        *,
+        owner: str | None = None,
+        timeout: float | None = -1,  # noqa: ASYNC109 - as on the sync face
+    ) -> AsyncIterator[Hold]:
+        """`hold` for an `async with` block; waiting does not block the loop."""
+        hold = Hold(self, thread_id, owner)
+        await adrive(self._enter(hold, self._patience(timeout)), self.acalls())
+        try:
+            yield hold
+        finally:
+            # Letting go comes to its end, whoever cancels the block
+            await asyncio.shield(asyncio.ensure_future(self._aleave(hold)))
+
+    async def _aleave(self, hold: Hold) -> None:
+        await adrive(self._leave(hold), self.acalls())
+
+    def _patience(self, timeout: float | None) -> float | None:
+        return self.timeout if timeout == -1 else timeout
+
+    def _enter(self, hold: Hold, seconds: float | None) -> Plan[None]:
+        self._refuse_reentry(hold)
+        try:
+            had = yield "queue", (hold.thread_id, seconds)
+        except TimeoutError:
+            raise self._too_late(hold, self.holder(hold.thread_id)) from None
+        if not had:
+            raise _reentry(hold, self.holder(hold.thread_id))
+        try:
+            yield from self.reaching(hold, seconds)
+        except BaseException:
+            self._queue.release(hold.thread_id)
+            raise
+        self._holds[hold.thread_id] = hold
+        hold.begin()
+        _held.set((*(h for h in _held.get() if h.active), hold))
+
+    def _leave(self, hold: Hold) -> Plan[None]:
+        hold.active = False
+        try:
+            yield from self.leaving(hold)
+        finally:
+            self._holds.pop(hold.thread_id, None)
+            self._queue.release(hold.thread_id)
+
+    def _refuse_reentry(self, hold: Hold) -> None:
+        """Whatever runs in the context of a holder runs on its behalf."""
+        for other in _held.get():
+            same = getattr(other.lock, "identity", None) == self.identity
+            if same and other.active and other.thread_id == hold.thread_id:
+                raise _reentry(hold, other)
+
+    def _too_late(self, hold: Hold, other: Hold | None) -> ThreadLockTimeoutError:
+        owner = None if other is None else f"{other.owner}, for {other.seconds:.1f} s"
+        return too_late(hold, owner)
+
+    # -- for locks that reach further ------------------------------------------------------
+
+    def reaching(self, _hold: Hold, _seconds: float | None) -> Plan[None]:
+        """Take what is beyond the process, which is held already."""
+        yield from ()
+
+    def leaving(self, _hold: Hold) -> Plan[None]:
+        """Give back what `reaching` took."""
+        yield from ()
+
+    def checking(self, _hold: Hold) -> Plan[None]:
+        """Within a process nothing gets lost."""
+        yield from ()
+
+    def calls(self) -> Mapping[str, Callable[[Any], Any]]:
+        """What the plans' operations do, blocking."""
+        return {"queue": lambda asked: self._queue.acquire(*asked)}
+
+    def acalls(self) -> Mapping[str, Callable[[Any], Awaitable[Any]]]:
+        """What the plans' operations do, awaited."""
+        return {"queue": lambda asked: self._queue.aacquire(*asked)}
+
+
+THREAD_LOCK = ProcessThreadLock()
+"""The process's lock, used by whatever is given none."""
+
+
+def _caller() -> str:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs here
+        task = None
+    return (
+        f"thread {threading.current_thread().name}" if task is None else f"task {task.get_name()}"
+    )
+
+
+def _reentry(hold: Hold, other: Hold | None) -> ThreadLockReentryError:
+    owner = None if other is None else other.owner
+    msg = (
+        f"thread {hold.thread_id!r}: the lock is held by {owner}, on whose behalf this call runs, "
+        "so it would wait for itself. Pass the hold on (lock=hold) instead of taking the lock "
+        "again, or start what may wait in a context of its own (contextvars.Context())"
+    )
+    return ThreadLockReentryError(msg, thread_id=hold.thread_id, owner=owner)
+
+
+def too_late(hold: Hold, owner: str | None) -> ThreadLockTimeoutError:
+    """The error that a lock was not to be had in time; `owner` has it."""
+    msg = (
+        f"thread {hold.thread_id!r}: the lock was not to be had within {hold.seconds:.1f} s. "
+        f"It is held by {owner or 'somebody who has let go of it meanwhile'}. Nothing was "
+        "done; try again, or allow a longer timeout"
+    )
+    return ThreadLockTimeoutError(msg, thread_id=hold.thread_id, owner=owner)
+
+
+@contextmanager
+def holding(lock: ThreadLock | Hold | None, thread_id: str, owner: str) -> Iterator[Hold]:
+    """Hold `lock` (None: the process's) for a block; a `Hold` of the thread is used as it is.
+
+    Raises:
+        ThreadLockLostError: the hold is of another thread, or its block is over.
+        ThreadLockTimeoutError: the lock was not to be had in time.
+        ThreadLockReentryError: the caller holds it, and did not pass the hold.
+
+    """
+    if isinstance(lock, Hold):
+        _refuse_other(lock, thread_id)
+        lock.check()
+        yield lock
+        return
+    with (lock or THREAD_LOCK).hold(thread_id, owner=owner) as hold:
+        yield hold
+
+
+@asynccontextmanager
+async def aholding(
+    lock: ThreadLock | Hold | None, thread_id: str, owner: str
+) -> AsyncIterator[Hold]:
+    """`holding` on the async face."""
+    if isinstance(lock, Hold):
+        _refuse_other(lock, thread_id)
+        await lock.acheck()
+        yield lock
+        return
+    async with (lock or THREAD_LOCK).ahold(thread_id, owner=owner) as hold:
+        yield hold
+
+
+def _refuse_other(hold: Hold, thread_id: str) -> None:
+    if hold.thread_id != thread_id:
+        msg = (
+            f"thread {thread_id!r}: the hold passed is of thread {hold.thread_id!r}; hold the lock "
+            "of the thread that is written"
+        )
+        raise ThreadLockLostError(msg, thread_id=thread_id, owner=hold.owner)
