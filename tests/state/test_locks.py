@@ -292,7 +292,7 @@ def test_two_locks_of_one_database_are_one_for_whoever_asks_again(postgres_datab
         PostgresThreadLock(postgres_database).hold("t"),
         pytest.raises(ThreadLockReentryError),
     ):
-        take(PostgresThreadLock(postgres_database), timeout=None)
+        take(PostgresThreadLock(postgres_database))
 
 
 async def test_a_lost_session_is_noticed_before_a_write_and_stops_nobody_else(
