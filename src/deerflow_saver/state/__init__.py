@@ -67,6 +67,11 @@ from deerflow_saver.state.opening import (
     aopen_state_accessor,
     open_state_accessor,
 )
+from deerflow_saver.state.preparing import (
+    PreparedRun,
+    aprepare_run,
+    prepare_run,
+)
 from deerflow_saver.state.raw import (
     RawCheckpointReadAccessor,
     RawCheckpointSnapshot,
@@ -80,6 +85,14 @@ from deerflow_saver.state.reducers import (
     merge_skill_context,
     merge_todos,
     merge_viewed_images,
+)
+from deerflow_saver.state.resume import (
+    LinearizedResume,
+    alinearize_resume,
+    linearize_resume,
+)
+from deerflow_saver.state.resume_errors import (
+    CheckpointResumeError,
 )
 from deerflow_saver.state.schema import (
     adapt_state_schema_for_mode,
@@ -98,11 +111,14 @@ __all__ = [
     "CheckpointLineageError",
     "CheckpointLineageIntegrityError",
     "CheckpointParentMissingError",
+    "CheckpointResumeError",
     "CheckpointStateAccessor",
     "CompiledGraphCache",
     "DeltaThreadState",
     "Hold",
+    "LinearizedResume",
     "PostgresThreadLock",
+    "PreparedRun",
     "ProcessThreadLock",
     "RawCheckpointReadAccessor",
     "RawCheckpointSnapshot",
@@ -117,7 +133,9 @@ __all__ = [
     "adapt_state_schema_for_mode",
     "afind_base_before_message",
     "afind_checkpoint_before_message",
+    "alinearize_resume",
     "aopen_state_accessor",
+    "aprepare_run",
     "build_state_mutation_graph",
     "checkpoint_configurable",
     "checkpoint_messages",
@@ -134,6 +152,7 @@ __all__ = [
     "has_pending_tasks",
     "is_duration_only_checkpoint",
     "is_metadata_only_checkpoint",
+    "linearize_resume",
     "merge_artifacts",
     "merge_delegations",
     "merge_goal",
@@ -145,5 +164,6 @@ __all__ = [
     "merge_viewed_images",
     "normalize_middleware_state_schemas",
     "open_state_accessor",
+    "prepare_run",
     "resolve_checkpoint_graph_cache_max",
 ]

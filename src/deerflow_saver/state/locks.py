@@ -304,7 +304,9 @@ def too_late(hold: Hold, owner: str | None) -> ThreadLockTimeoutError:
 
 
 @contextmanager
-def holding(lock: ThreadLock | Hold | None, thread_id: str, owner: str) -> Iterator[Hold]:
+def holding(
+    lock: ThreadLock | Hold | None, thread_id: str, owner: str | None = None
+) -> Iterator[Hold]:
     """Hold `lock` (None: the process's) for a block; a `Hold` of the thread is used as it is.
 
     Raises:
@@ -324,7 +326,7 @@ def holding(lock: ThreadLock | Hold | None, thread_id: str, owner: str) -> Itera
 
 @asynccontextmanager
 async def aholding(
-    lock: ThreadLock | Hold | None, thread_id: str, owner: str
+    lock: ThreadLock | Hold | None, thread_id: str, owner: str | None = None
 ) -> AsyncIterator[Hold]:
     """`holding` on the async face."""
     if isinstance(lock, Hold):
