@@ -19,7 +19,13 @@ from deerflow_saver.state.linear_copy import (
     visible,
 )
 from deerflow_saver.state.namespaces import namespaces_since
-from deerflow_saver.state.questions import Questions, Unanswerable, questions_of, translated
+from deerflow_saver.state.questions import (
+    Questions,
+    Unanswerable,
+    questions_of,
+    refuse_idle_answer,
+    translated,
+)
 from deerflow_saver.state.resume_errors import resume_error
 
 __all__ = ["RESUMED_FROM", "UNKNOWN", "Backwards", "LinearizedResume", "going_back"]
@@ -130,7 +136,7 @@ def going_back(asked: Backwards) -> Plan[LinearizedResume | None]:
         RESUMED_FROM: asked.checkpoint_id,
     }
     questions = _questions(asked, row, (copied, metadata))
-    given = _input(asked, questions)
+    given = _input(asked, questions, (copied, metadata))
     yield "check", None
     for task_id, writes in questions.writes.items():
         yield "put_writes", (asked.at(copied["id"]), writes, task_id)
@@ -209,10 +215,12 @@ def _questions(asked: Backwards, row: Any, new: tuple[Any, Any]) -> Questions:
         _refuse_answer(asked, str(error))
 
 
-def _input(asked: Backwards, questions: Questions) -> Any:
+def _input(asked: Backwards, questions: Questions, new: tuple[Any, Any]) -> Any:
     if asked.input is UNKNOWN:
         return None
     try:
+        if not questions.ids:
+            refuse_idle_answer(asked.graph, asked.input, new, asked.saver.serde)
         return translated(asked.input, questions)
     except Unanswerable as error:
         _refuse_answer(asked, str(error))
@@ -220,7 +228,7 @@ def _input(asked: Backwards, questions: Questions) -> Any:
 
 def _refuse_answer(asked: Backwards, why: str) -> NoReturn:
     asked.refuse(
-        f"ask the questions of checkpoint {asked.checkpoint_id} again",
-        f"It is interrupted: {why}. Pass the input that is to be run (input=None to rerun its "
-        "tasks, which ask again), or answer in a thread in full mode.",
+        f"answer the interrupts of checkpoint {asked.checkpoint_id}",
+        f"{why[:1].upper()}{why[1:]}. Rerun its tasks instead, which ask again (input=None), or "
+        "run the thread in full mode.",
     )

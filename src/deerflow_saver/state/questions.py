@@ -16,11 +16,13 @@ from langgraph import types
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
 
-__all__ = ["INTERRUPT", "Questions", "Unanswerable", "questions_of", "translated"]
+__all__ = ["Questions", "Unanswerable", "questions_of", "refuse_idle_answer", "translated"]
 
-INTERRUPT = "__interrupt__"
+_INTERRUPT = "__interrupt__"
 _RESUME = "__resume__"
-_NOT_OUTPUT = frozenset({INTERRUPT, _RESUME, "__error__", "__error_source_node__", "__scheduled__"})
+_NOT_OUTPUT = frozenset(
+    {_INTERRUPT, _RESUME, "__error__", "__error_source_node__", "__scheduled__"}
+)
 
 
 Stored = tuple[Any, Any]
@@ -58,7 +60,7 @@ def questions_of(
 
     """
     rows = list(pending)
-    asked = {task_id: value for task_id, channel, value in rows if channel == INTERRUPT}
+    asked = {task_id: value for task_id, channel, value in rows if channel == _INTERRUPT}
     if not asked:
         return Questions({}, {})
     before, after = _tasks(graph, old, serde), _tasks(graph, new, serde)
@@ -75,6 +77,18 @@ def questions_of(
         spaces = f"{place[0]}:{task_id}", f"{place[0]}:{new_id}"
         writes[new_id] = _asked_again(interrupts, own, spaces, ids)
     return Questions(writes, ids)
+
+
+def refuse_idle_answer(graph: Any, given: Any, new: Stored, serde: Any) -> None:
+    """Refuse to answer where nothing was asked and nothing would run that could ask.
+
+    Raises:
+        Unanswerable: `given` is such an answer.
+
+    """
+    if getattr(given, "resume", None) is not None and not _tasks(graph, new, serde):
+        msg = "no interrupt waits there, and no task is left to run"
+        raise Unanswerable(msg)
 
 
 def _tasks(graph: Any, stored: Stored, serde: Any) -> dict[str, tuple[str, Any]]:
@@ -103,7 +117,7 @@ def _asked_again(
         twin.id = _interrupt_id(spaces[1], _number(interrupt, len(answers), spaces[0]) or 0)
         ids[interrupt.id] = twin.id
         again.append(twin)
-    writes: list[tuple[str, Any]] = [(INTERRUPT, tuple(again))]
+    writes: list[tuple[str, Any]] = [(_INTERRUPT, tuple(again))]
     return [*writes, (_RESUME, answers[:count])] if count else writes
 
 

@@ -1,4 +1,4 @@
-"""One graph in both modes with everything a step can leave behind: questions, sends, breakpoints."""
+"""One graph in both modes with what a step can leave behind: questions, sends, breakpoints."""
 
 from __future__ import annotations
 
