@@ -320,7 +320,7 @@ def holding(
         lock.check()
         yield lock
         return
-    with (lock or THREAD_LOCK).hold(thread_id, owner=owner) as hold:
+    with (THREAD_LOCK if lock is None else lock).hold(thread_id, owner=owner) as hold:
         yield hold
 
 
@@ -334,7 +334,7 @@ async def aholding(
         await lock.acheck()
         yield lock
         return
-    async with (lock or THREAD_LOCK).ahold(thread_id, owner=owner) as hold:
+    async with (THREAD_LOCK if lock is None else lock).ahold(thread_id, owner=owner) as hold:
         yield hold
 
 

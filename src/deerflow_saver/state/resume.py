@@ -28,6 +28,9 @@ __all__ = ["LinearizedResume", "Strategy", "alinearize_resume", "linearize_resum
 Strategy = Literal["linear", "fork"]
 STRATEGIES: tuple[str, ...] = ("linear", "fork")
 
+_RUNTIME = "__pregel_runtime"
+"""LangGraph's key of a run, by which a guard knows that reads and writes belong together."""
+
 
 def linearize_resume(
     accessor: Any,
@@ -144,7 +147,9 @@ def _asked(accessor: Any, config: RunnableConfig, given: Any, run_id: str | None
     # With the msgpack types that the graph's own reads and writes allow
     allow = getattr(accessor.graph, "_apply_checkpointer_allowlist", lambda saver: saver)
     saver = conditional(allow(accessor.checkpointer))
-    return Backwards(accessor.graph, saver, with_checkpoint_mode(config, "delta"), given, run_id)
+    prepared = with_checkpoint_mode(config, "delta")
+    prepared["configurable"][_RUNTIME] = object()
+    return Backwards(accessor.graph, saver, prepared, given, run_id)
 
 
 def _owner(run_id: str | None) -> str | None:
