@@ -11,10 +11,14 @@ from langgraph.types import Command
 
 from deerflow_saver import CachedHistorySaver
 from deerflow_saver.state import prepare_run
+from deerflow_saver.state.fork_probe import forks_are_right
 from support.agent_in_modes import Agent
 from support.modes import thread
 
-OPERATIONS = ("turn", "ask", "both", "spread", "answer", "update", "command", "back", "rerun")
+OPERATIONS = ("turn", "spread", "update", "back", "rerun")
+if forks_are_right():
+    # Releases with wrong forks also misread, with nobody going back, what follows a busy head
+    OPERATIONS += ("ask", "both", "answer", "command")
 
 
 class Pair:
