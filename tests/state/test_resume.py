@@ -231,7 +231,9 @@ async def test_without_a_selector_of_the_root_graph_nothing_is_read(config: Any)
     assert repr(config) == before
 
 
-@pytest.mark.parametrize(("saver", "mode"), [(None, "delta"), (Untouchable(), "full")], ids=str)
+@pytest.mark.parametrize(
+    ("saver", "mode"), [(None, "delta"), (Untouchable(), "full")], ids=["no saver", "full mode"]
+)
 def test_without_a_saver_or_in_full_mode_nothing_is_read(saver: Any, mode: Any) -> None:
     accessor = CheckpointStateAccessor(Agent("delta", None).graph, saver, mode)
     config = thread(checkpoint_id="x")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -381,3 +385,18 @@ def test_what_is_stored_says_where_it_came_from_and_keeps_the_old_states() -> No
     for reader in (agent, Agent("delta", saver)):
         for old in history(reader.graph)[1:]:
             assert old.values == states[old.config["configurable"]["checkpoint_id"]]
+
+
+def test_types_that_a_strict_process_may_decode_stay_what_they_are() -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "state.strict_resume_worker"],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=150,
+    )
+    log = "[Note(text='input 0'), Note(text='again')]"
+    line = f"True {{'log': {log}, 'facts': {{'a': Note(text='fact')}}}}"
+    assert found.stdout.splitlines() == [line, line]
