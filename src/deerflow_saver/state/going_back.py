@@ -145,7 +145,12 @@ def going_back(asked: Backwards) -> Plan[LinearizedResume | None]:
         (asked.at(head.checkpoint["id"]), copied, metadata, copied["channel_versions"]),
     )
     return LinearizedResume(
-        config, asked.checkpoint_id, head.checkpoint["id"], visible(source), given, questions.ids
+        config,
+        asked.checkpoint_id,
+        head.checkpoint["id"],
+        visible(source),
+        given,
+        dict(questions.ids),
     )
 
 

@@ -8,20 +8,14 @@ again by whoever holds it: that raises instead of waiting for oneself.
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-)
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 from deerflow_saver._plan import Plan, adrive, drive
 from deerflow_saver.guard.locks import KeyedLocks
+from deerflow_saver.state.holds import Hold, ThreadLock
 from deerflow_saver.state.lock_errors import (
     ThreadLockLostError,
     ThreadLockReentryError,
@@ -39,96 +33,6 @@ __all__ = [
 
 DEFAULT_TIMEOUT = 30.0
 """Seconds to wait for a lock: far longer than a rewrite takes, and not for ever."""
-
-
-class Hold:
-    """A lock that is held: what the `with` block is given.
-
-    Attributes:
-        thread_id: the thread.
-        owner: who holds it, for those who wait.
-        active: whether the block is still running.
-
-    """
-
-    def __init__(self, lock: ThreadLock, thread_id: str, owner: str | None) -> None:
-        """Not held yet."""
-        self.lock = lock
-        self.thread_id = thread_id
-        self.owner = owner or _caller()
-        self.active = False
-        self.session: Any = None
-        """What the lock keeps while it is held."""
-        self._since = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """For how long it is held, or was waited for."""
-        return time.monotonic() - self._since
-
-    def begin(self) -> None:
-        """It is held from now on."""
-        self._since = time.monotonic()
-        self.active = True
-
-    def check(self) -> None:
-        """Make sure that the lock is still held, just before a write that relies on it.
-
-        Raises:
-            ThreadLockLostError: its block is over, or its database session has ended.
-
-        """
-        self._refuse_inactive()
-        drive(self.lock.checking(self), self.lock.calls())
-
-    async def acheck(self) -> None:
-        """`check` on the async face."""
-        self._refuse_inactive()
-        await adrive(self.lock.checking(self), self.lock.acalls())
-
-    def _refuse_inactive(self) -> None:
-        if not self.active:
-            msg = (
-                f"thread {self.thread_id!r}: the lock is not held any more, its block has ended; "
-                "take it again"
-            )
-            raise ThreadLockLostError(msg, thread_id=self.thread_id, owner=self.owner)
-
-    def __repr__(self) -> str:
-        """Name the thread and the owner."""
-        state = "held" if self.active else "not held"
-        return f"<Hold of thread {self.thread_id!r} by {self.owner}, {state}>"
-
-
-class ThreadLock(Protocol):
-    """A lock per thread id.
-
-    The methods that give a plan are for `Hold` and for those who make locks.
-    """
-
-    def hold(
-        self, thread_id: str, *, owner: str | None = None, timeout: float | None = ...
-    ) -> AbstractContextManager[Hold]:
-        """Hold the lock of a thread for a `with` block."""
-        ...
-
-    def ahold(
-        self, thread_id: str, *, owner: str | None = None, timeout: float | None = ...
-    ) -> AbstractAsyncContextManager[Hold]:
-        """Hold the lock of a thread for an `async with` block."""
-        ...
-
-    def checking(self, hold: Hold) -> Plan[None]:
-        """Raise `ThreadLockLostError` if `hold` is not what it was."""
-        ...
-
-    def calls(self) -> Mapping[str, Callable[[Any], Any]]:
-        """What the plans' operations do, blocking."""
-        ...
-
-    def acalls(self) -> Mapping[str, Callable[[Any], Awaitable[Any]]]:
-        """What the plans' operations do, awaited."""
-        ...
 
 
 _held: ContextVar[tuple[Hold, ...]] = ContextVar("deerflow_thread_locks", default=())
@@ -271,16 +175,6 @@ class ProcessThreadLock:
 
 THREAD_LOCK = ProcessThreadLock()
 """The process's lock, used by whatever is given none."""
-
-
-def _caller() -> str:
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # no loop runs here
-        task = None
-    return (
-        f"thread {threading.current_thread().name}" if task is None else f"task {task.get_name()}"
-    )
 
 
 def _reentry(hold: Hold, other: Hold | None) -> ThreadLockReentryError:
