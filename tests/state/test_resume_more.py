@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from langgraph import types
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -28,6 +29,9 @@ from deerflow_saver.state import (
 from support.agent_in_modes import Agent, extend, schema
 from support.modes import thread
 from support.savers import SaverCase, Storage, every_sync_case
+
+NUMBERED = hasattr(types, "_interrupt_id")
+"""Whether this release tells a task's questions apart by their ids."""
 
 
 def history(graph: Any) -> list[Any]:
@@ -216,10 +220,8 @@ def test_the_second_question_of_a_task_waits_with_the_first_answered() -> None:
     done = linearize_resume(agent.accessor, asking.config)
     assert done is not None
     state = agent.accessor.get(thread())
-    assert (state.next, [asked.value for asked in state.interrupts]) == (
-        ("ask", "work"),
-        ["second?"],
-    )
+    assert "work" in state.next  # a release that takes an answer for a result leaves out "ask"
+    assert [asked.value for asked in state.interrupts] == ["second?"]
     ids = {asked.id: new.id for asked, new in zip(asking.interrupts, state.interrupts, strict=True)}
     assert done.interrupt_ids == ids
     assert agent.graph.invoke(Command(resume="B"), thread())["title"] == "asked a"
@@ -238,15 +240,25 @@ def test_several_questions_are_answered_by_their_old_ids_or_not_at_all() -> None
     graph.invoke(Command(resume={ids["left"]: 1, ids["right"]: 2}), thread())
     before = history(graph)
     for answer, why in [
-        (Command(resume=3), "Several interrupts wait there"),
-        (Command(resume={"0" * 32: 3}), f"No interrupt {'0' * 32} waits there"),
+        (Command(resume=3), "Several interrupts wait there" if NUMBERED else "cannot be told"),
+        (
+            Command(resume={"0" * 32: 3}),
+            f"No interrupt {'0' * 32} waits there" if NUMBERED else "cannot be told",
+        ),
     ]:
         with pytest.raises(CheckpointResumeError, match="ould not answer") as caught:
             prepare_run(graph, asking.config, answer)
         assert why in caught.value.__notes__[0]
     assert history(graph) == before
     config = thread(**asking.config["configurable"])
-    run = prepare_run(graph, config, Command(resume={ids["right"]: 3, ids["left"]: 4}))
+    answer = Command(resume={ids["right"]: 3, ids["left"]: 4})
+    if not NUMBERED:
+        with pytest.raises(CheckpointResumeError) as caught:
+            prepare_run(graph, config, answer)
+        assert "which of its task's answers came before cannot be told" in caught.value.__notes__[0]
+        assert history(graph) == before
+        return
+    run = prepare_run(graph, config, answer)
     assert config == asking.config
     assert sorted(graph.invoke(*run)["log"]) == ["left 4", "one", "right 3"]
 

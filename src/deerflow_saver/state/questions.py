@@ -16,6 +16,8 @@ from langgraph import types
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
 
+from deerflow_saver.state.linear_copy import NULL_TASK_ID
+
 __all__ = ["Questions", "Unanswerable", "questions_of", "refuse_idle_answer", "translated"]
 
 _INTERRUPT = "__interrupt__"
@@ -75,7 +77,8 @@ def questions_of(
         new_id = places[place]
         own = [(channel, value) for owner, channel, value in rows if owner == task_id]
         spaces = f"{place[0]}:{task_id}", f"{place[0]}:{new_id}"
-        writes[new_id] = _asked_again(interrupts, own, spaces, ids)
+        last = _last_answer(rows) if len(asked) == 1 else None
+        writes[new_id] = _asked_again(interrupts, own, last, spaces, ids)
     return Questions(writes, ids)
 
 
@@ -104,17 +107,29 @@ def _tasks(graph: Any, stored: Stored, serde: Any) -> dict[str, tuple[str, Any]]
     return {task.id: (task.name, task.path) for task in state.tasks}
 
 
+def _last_answer(rows: list[tuple[str, str, Any]]) -> list[Any] | None:
+    """The answer given last, in a list, if it was not given by an id."""
+    found = [v for owner, channel, v in rows if owner == NULL_TASK_ID and channel == _RESUME]
+    return found[:1] or None
+
+
 def _asked_again(
-    interrupts: Any, own: list[tuple[str, Any]], spaces: tuple[str, str], ids: dict[str, str]
+    interrupts: Any,
+    own: list[tuple[str, Any]],
+    last: list[Any] | None,
+    spaces: tuple[str, str],
+    ids: dict[str, str],
 ) -> list[tuple[str, Any]]:
     """The pending writes that make the new task stop where the old one did."""
     answers: list[Any] = next((_listed(v) for channel, v in own if channel == _RESUME), [])
-    finished = any(channel not in _NOT_OUTPUT for channel, _ in own)
+    if all(channel in _NOT_OUTPUT for channel, _ in own):
+        last = None  # whether the last answer was for this task is not known before it finishes
     again, count = [], 0
     for interrupt in interrupts:
-        count = max(count, _answers_before(interrupt, len(answers), finished, spaces[0]))
+        number = _number(interrupt, len(answers), spaces[0])
+        count = max(count, _answers_before(interrupt, number, answers, last))
         twin: Interrupt = copy.copy(interrupt)
-        twin.id = _interrupt_id(spaces[1], _number(interrupt, len(answers), spaces[0]) or 0)
+        twin.id = _interrupt_id(spaces[1], number or 0)
         ids[interrupt.id] = twin.id
         again.append(twin)
     writes: list[tuple[str, Any]] = [(_INTERRUPT, tuple(again))]
@@ -133,18 +148,23 @@ def _number(interrupt: Interrupt, answers: int, namespace: str) -> int | None:
     return None
 
 
-def _answers_before(interrupt: Interrupt, answers: int, finished: bool, namespace: str) -> int:  # noqa: FBT001
-    """How many answers the task had had when it asked."""
-    number = _number(interrupt, answers, namespace)
+def _answers_before(
+    interrupt: Interrupt, number: int | None, answers: list[Any], last: list[Any] | None
+) -> int:
+    """How many answers the task had had when it asked.
+
+    Where ids do not tell, the last answer does: savers differ in whether they have added it to
+    those that the task had when it stopped.
+    """
     if number is None:
         msg = f"interrupt {interrupt.id} was asked by a subgraph, whose state the copy has not"
         raise Unanswerable(msg)
     if number or not answers or _NUMBERED:
         return number
-    if finished:  # by the answer to its last question, which is the one that is kept
-        return answers - 1
-    msg = f"interrupt {interrupt.id}: its task has answers, and it cannot be told which came before"
-    raise Unanswerable(msg)
+    if last is None:
+        msg = f"interrupt {interrupt.id}: which of its task's answers came before cannot be told"
+        raise Unanswerable(msg)
+    return len(answers) - (answers[-1:] == last)
 
 
 _NUMBERED = hasattr(types, "_interrupt_id")
