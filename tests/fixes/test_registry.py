@@ -416,3 +416,13 @@ def test_a_patch_that_was_interrupted_while_it_was_probed_can_be_reverted(made_u
         registry.apply()
     registry.revert()
     assert vars(made_up.Base)["add"] is original
+
+
+def test_a_mistake_in_the_switch_keeps_nobody_from_reverting(
+    made_up: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, registry = vars(made_up.Base)["add"], Registry((defect(),))
+    registry.apply()
+    monkeypatch.setenv(SWITCH, "no-such-fix")
+    assert presence(registry.revert()) == [Presence.REVERTED]
+    assert vars(made_up.Base)["add"] is original

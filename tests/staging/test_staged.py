@@ -61,6 +61,13 @@ def test_metadata_of_another_shape_is_refused(tmp_path: Path, metadata: str) -> 
         load(stage(tmp_path, "first", metadata))
 
 
+def test_metadata_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    folder = stage(tmp_path, "first")
+    (folder / "first" / "patch.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(StagingError, match=r"patch\.toml"):
+        load(folder)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     folder = stage(tmp_path, "first")
     (folder / "first" / "upstream.patch").unlink()

@@ -149,7 +149,8 @@ class Registry:
                 state = self._states[defect.slug]
                 state.wanted = state.settled = False
                 self._revert(defect, state)
-            return tuple(self._row(defect, self.selected()) for defect in chosen)
+            # What the switch allows does not matter here, and a mistake in it must not, either
+            return tuple(self._row(defect, frozenset(self._states)) for defect in chosen)
 
     def _revert(self, defect: Defect, state: _State) -> None:
         """Take a patch back, or what an earlier revert could not take out."""

@@ -80,7 +80,7 @@ def load(folder: Path, slugs: Iterable[str] = ()) -> tuple[Staged, ...]:
 def _load(folder: Path) -> Staged:
     try:
         metadata = tomllib.loads((folder / "patch.toml").read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (OSError, ValueError) as error:
         raise StagingError(f"{folder / 'patch.toml'}: {error}") from error
     texts = all(isinstance(metadata.get(name), str) for name in _TEXTS)
     lists = all(
