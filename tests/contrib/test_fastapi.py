@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import HTTPException
 
@@ -209,13 +209,20 @@ def test_an_overwrite_in_json_sets_what_it_holds(service: Service) -> None:
 
 def test_requests_for_one_new_thread_make_it_once(service: Service) -> None:
     service.turns("1", "0", "1", "2")
+    inside: list[int] = []
 
-    def ask(answer: str) -> int:
-        return service.post("1", "branches", message_ids=[answer], thread_id="new").status_code
+    class Racing(CheckpointStateAccessor):
+        async def areplace(self, config: Any, values: Any, **options: Any) -> Any:
+            if not inside:
+                inside.append(0)
+                body = {"message_ids": ["a-1"], "thread_id": "new"}
+                async with httpx.AsyncClient(base_url=service.client.base_url) as other:
+                    inside[0] = (await other.post("/threads/1/branches", json=body)).status_code
+            return await super().areplace(config, values, **options)
 
-    with ThreadPoolExecutor(6) as pool:
-        answers = sorted(pool.map(ask, ["a-1", "a-2"] * 3))
-    assert answers == [201, 409, 409, 409, 409, 409]
+    service.broken = lambda s: Racing.bind(s.graph(), s.saver, mode="delta")
+    answer = service.post("1", "branches", message_ids=["a-2"], thread_id="new")
+    assert (answer.status_code, inside) == (201, [409])
     assert len(service.post("new", "history", limit=100).json()) == 2
 
 
