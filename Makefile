@@ -22,6 +22,8 @@ ARGS ?=
 LOWEST := 1.2.0
 RELEASE ?= $(LOWEST)
 PAST := .venv-$(RELEASE)
+# What `make matrix-check` measures.
+MEASURED ?= $(LOWEST) latest
 PINS := src/deerflow_saver/staging/releases.toml
 
 .PHONY: help demo test test-release test-lowest lint types unit bench matrix-check docs coverage format lock clean
@@ -69,7 +71,7 @@ bench: $(STAMP)  ## The benchmark's smoke run
 	@$(PY) -m bench --quick
 
 matrix-check: $(STAMP)  ## Measure the lowest and the newest LangGraph again, compare with docs/compatibility.md
-	@$(VENV)/bin/deerflow-saver fixes matrix --release 1.2.0 --release latest --check docs/compatibility.md
+	@$(VENV)/bin/deerflow-saver fixes matrix $(MEASURED:%=--release %) --check docs/compatibility.md
 
 docs: $(STAMP)  ## Run the code blocks of the README and the docs
 	@$(PY) -m pytest tests/test_docs.py $(ARGS)
