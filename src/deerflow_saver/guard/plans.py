@@ -23,6 +23,7 @@ from deerflow_saver.guard.state import Namespace, Refusal, Run
 __all__ = ["forgetting", "guarded_put", "guarded_read", "guarded_writes"]
 
 T = TypeVar("T")
+W = TypeVar("W", Put, Writes)
 Store = Callable[[Any, Any], Plan[Any]]
 """The wrapper's own plan for `(args, kwargs)`."""
 Foresee = Callable[..., Forecast | None]
@@ -47,14 +48,7 @@ def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[
 
 def guarded_put(guard: Guard, call: Call, store: Store) -> Plan[Any]:
     """`put`: store it if it continues the line."""
-    put = put_of(call)
-    if put is None:
-        return (yield from store(*call[1:]))
-    flight = _take_off(guard, put.target, call)
-    try:
-        return (yield from _put(guard, put, store))
-    finally:
-        guard.state.land(put.target.key, flight)
+    return _under_way(guard, put_of(call), call, store, _put)
 
 
 def _put(guard: Guard, put: Put, store: Store) -> Plan[Any]:
@@ -127,14 +121,7 @@ def _decided(
 
 def guarded_writes(guard: Guard, call: Call, store: Store) -> Plan[Any]:
     """`put_writes`: store them unless they would be read by another branch, or be lost."""
-    writes = writes_of(call)
-    if writes is None:
-        return (yield from store(*call[1:]))
-    flight = _take_off(guard, writes.target, call)
-    try:
-        return (yield from _writes(guard, writes, store))
-    finally:
-        guard.state.land(writes.target.key, flight)
+    return _under_way(guard, writes_of(call), call, store, _writes)
 
 
 def _writes(guard: Guard, writes: Writes, store: Store) -> Plan[Any]:
@@ -214,8 +201,22 @@ def _forget(guard: Guard, threads: list[Any] | None) -> None:
         guard.state.forget_thread(str(thread_id))
 
 
-def _take_off(guard: Guard, target: Target, call: Call) -> Any:
-    return guard.state.take_off(target.key, _get_running_loop() if call[0][0] == "a" else None)
+def _under_way(
+    guard: Guard,
+    made: W | None,
+    call: Call,
+    store: Store,
+    plan: Callable[[Guard, W, Store], Plan[Any]],
+) -> Plan[Any]:
+    """Run `plan` as a save that reads wait for; a call that is none goes to the saver as it is."""
+    if made is None:
+        return (yield from store(*call[1:]))
+    key, loop = made.target.key, _get_running_loop() if call[0][0] == "a" else None
+    flight = guard.state.take_off(key, loop)
+    try:
+        return (yield from plan(guard, made, store))
+    finally:
+        guard.state.land(key, flight)
 
 
 def _fenced(target: Target, body: Callable[[Session], Plan[T]]) -> Plan[T]:

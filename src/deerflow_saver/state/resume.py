@@ -71,11 +71,9 @@ def linearize_resume(
     Whatever it raises, the thread is as before, and so is `config`.
 
     """
-    if not _goes_back(accessor, config):
+    asked = _asked(accessor, config, input, strategy, run_id)
+    if asked is None:
         return None
-    if _leaves_it(config, strategy, run_id):
-        return None
-    asked = _asked(accessor, config, input, run_id)
     with holding(lock, asked.thread_id, _owner(run_id)) as hold:
         done = drive(going_back(asked), _calls(asked.saver, hold))
     return _without_selector(config, done)
@@ -91,11 +89,9 @@ async def alinearize_resume(
     strategy: Strategy = "linear",
 ) -> LinearizedResume | None:
     """`linearize_resume` on the async face."""
-    if not _goes_back(accessor, config):
+    asked = _asked(accessor, config, input, strategy, run_id)
+    if asked is None:
         return None
-    if _leaves_it(config, strategy, run_id):
-        return None
-    asked = _asked(accessor, config, input, run_id)
     async with aholding(lock, asked.thread_id, _owner(run_id)) as hold:
         done = await adrive(going_back(asked), _acalls(asked.saver, hold))
     return _without_selector(config, done)
@@ -129,7 +125,12 @@ def _leaves_it(config: RunnableConfig, strategy: Strategy, run_id: str | None) -
     )
 
 
-def _asked(accessor: Any, config: RunnableConfig, given: Any, run_id: str | None) -> Backwards:
+def _asked(
+    accessor: Any, config: RunnableConfig, given: Any, strategy: Strategy, run_id: str | None
+) -> Backwards | None:
+    """What to take back; None if nothing is, or if the fork is LangGraph's to make."""
+    if not _goes_back(accessor, config) or _leaves_it(config, strategy, run_id):
+        return None
     names = configurable(config)
     if names.get("thread_id") is None:
         msg = f"config must name the thread of the checkpoint it selects; got {config!r}"
