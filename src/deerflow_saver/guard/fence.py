@@ -72,6 +72,8 @@ class Look:
     """Whether the writes stored on the addressed checkpoint are wanted."""
     task_id: str | None = None
     """The task whose stored values are wanted."""
+    known: Head | None = None
+    """The head as last seen: while it is the head, its id stands for its metadata too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +184,12 @@ def place_of(checkpoint_id: str | None, head: str) -> Place:
     return "newer" if checkpoint_id is not None and checkpoint_id > head else "older"
 
 
-def selected_head(look: Look, newest: str, parent: str | None, metadata: Any, newer: Any) -> Head:
+def selected_head(
+    look: Look, newest: str, parent: str | None, metadata: Callable[[], Any], newer: Any
+) -> Head:
     """The head a database selected; `newer` is what it says of the parent and of the child.
+
+    `metadata` is called where the head is not the one that is known.
 
     The database's collation decides what is newer, not the order of strings here.
     """
@@ -191,7 +197,12 @@ def selected_head(look: Look, newest: str, parent: str | None, metadata: Any, ne
         "head" if checkpoint_id == newest else "newer" if is_newer else "older"
         for checkpoint_id, is_newer in zip((look.parent, look.child), newer, strict=True)
     ]
-    return Head(newest, parent, signal_of(metadata), *places)
+    known = look.known
+    if known is not None and known.checkpoint_id == newest:
+        signal = known.signal
+    else:
+        signal = signal_of(metadata())
+    return Head(newest, parent, signal, *places)
 
 
 class ProcessFence:

@@ -149,7 +149,7 @@ def _seen(look: Look, found: Any) -> Seen:
     if not found:
         return Seen()
     newest, parent, metadata, *newer = found[0][:5]
-    head = selected_head(look, newest, parent, metadata, newer)
+    head = selected_head(look, newest, parent, lambda: metadata, newer)
     own = [
         Row(task_id, idx, channel, (kind, blob) if kind is not None else None)
         for *_, task_id, idx, channel, kind, blob in (found if look.rows else ())

@@ -67,7 +67,7 @@ def _look(conn: sqlite3.Connection, look: Look) -> Seen:
         if found is None:
             return Seen()
         newest, parent, metadata, *newer = found
-        head = selected_head(look, newest, parent, _decoded(metadata), newer)
+        head = selected_head(look, newest, parent, lambda: _decoded(metadata), newer)
         rows: list[Row] = []
         if look.rows and head.parent_place == "head":
             cursor.execute(_ROWS, (look.task_id, look.task_id, *place, newest))

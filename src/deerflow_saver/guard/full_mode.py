@@ -7,7 +7,6 @@ unless this process put the head, or read it in full mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from deerflow_saver._plan import Plan
@@ -39,25 +38,21 @@ def require_full(target: Target, namespace: Namespace, seen: Seen) -> None:
     raise Unvetted
 
 
-def vetting(target: Target, namespace: Namespace, session: Session) -> Callable[[Seen], Plan[None]]:
-    """What is done after a look: read the head inside the session, if it is not known.
+def vetting(target: Target, namespace: Namespace, session: Session, seen: Seen) -> Plan[None]:
+    """After a look: read the head inside the session, if it is not known.
 
     A namespace without a head goes by the root graph's.
     """
-
-    def vet(seen: Seen) -> Plan[None]:
-        head = seen.head
-        if not target.full or (head is None and not target.checkpoint_ns):
-            return
-        try:
-            require_full(target, namespace, seen)
-        except Unvetted:
-            yield "vet", (session, target.head_config())
-            namespace.full_head = head.checkpoint_id if head is not None else None
-        if head is None:
-            yield "vet", (session, target.head_config(root=True))
-
-    return vet
+    head = seen.head
+    if not target.full or (head is None and not target.checkpoint_ns):
+        return
+    try:
+        require_full(target, namespace, seen)
+    except Unvetted:
+        yield "vet", (session, target.head_config())
+        namespace.full_head = head.checkpoint_id if head is not None else None
+    if head is None:
+        yield "vet", (session, target.head_config(root=True))
 
 
 def vetted_read(target: Target, namespace: Namespace, row: Any) -> Plan[None]:

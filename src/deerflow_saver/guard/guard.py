@@ -11,10 +11,8 @@ from deerflow_saver.errors import NonHeadWriteError, RefusedWriteError, WriteSlo
 from deerflow_saver.events import GuardEvent
 from deerflow_saver.guard.calls import Put, Target, Writes
 from deerflow_saver.guard.fence import (
-    Call,
     Fence,
     FenceKind,
-    Forecast,
     Head,
     Look,
     Row,
@@ -104,14 +102,9 @@ class Guard:
     # -- foreseeing --------------------------------------------------------------------------
 
     def foresee(
-        self,
-        look: Look,
-        namespace: Namespace,
-        run: Run | None,
-        judge: Callable[[Seen], Refusal | None],
-        decide: Callable[[Seen], Call],
-    ) -> Forecast | None:
-        """What the look will show unless somebody else writes, if that is accepted.
+        self, look: Look, namespace: Namespace, run: Run | None
+    ) -> tuple[Seen, list[tuple[str, str]] | None] | None:
+        """What the look will show unless somebody else writes, and `Forecast.rows`.
 
         None if the fence cannot make a write depend on it, or too little is known.
         """
@@ -131,7 +124,7 @@ class Guard:
             replace(head, parent_place=place, child_place=place_of(look.child, head.checkpoint_id)),
             [Row(task_id, 0, channel) for task_id, channel in rows or ()],
         )
-        return Forecast(look, seen, rows, decide) if judge(seen) is None else None
+        return seen, rows
 
     # -- judging -----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from asyncio import _get_running_loop
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from deerflow_saver._arguments import argument
 from deerflow_saver._plan import Plan
@@ -26,8 +26,6 @@ T = TypeVar("T")
 W = TypeVar("W", Put, Writes)
 Store = Callable[[Any, Any], Plan[Any]]
 """The wrapper's own plan for `(args, kwargs)`."""
-Foresee = Callable[..., Forecast | None]
-"""`Guard.foresee`, or what foresees nothing."""
 
 
 def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[Any]:
@@ -51,77 +49,18 @@ def guarded_put(guard: Guard, call: Call, store: Store) -> Plan[Any]:
     return _under_way(guard, put_of(call), call, store, _put)
 
 
+def guarded_writes(guard: Guard, call: Call, store: Store) -> Plan[Any]:
+    """`put_writes`: store them unless they would be read by another branch, or be lost."""
+    return _under_way(guard, writes_of(call), call, store, _writes)
+
+
 def _put(guard: Guard, put: Put, store: Store) -> Plan[Any]:
     namespace, run = guard.namespace(put.target), guard.state.run_of(put.target.names)
     guard.refuse_behind(put, namespace, run)
     namespace.expect(put.signal.channels)
     if not put.target.full and not guard.must_look_before_put(namespace, put):
         return (yield from store(*put.call[1:]))
-
-    def body(session: Session, foresee: Foresee) -> Plan[Any]:
-        return _judged_put(guard, put, namespace, run, session, store, foresee)
-
-    return (yield from _foreseen(guard, put.target, body))
-
-
-def _judged_put(
-    guard: Guard,
-    put: Put,
-    namespace: Namespace,
-    run: Run | None,
-    session: Session,
-    store: Store,
-    foresee: Foresee,
-) -> Plan[Any]:
-    target = put.target
-    known = run is not None and (run, target.checkpoint_id) in namespace.known
-    look = Look(
-        target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
-        child=put.child, rows=known and not target.full,
-    )  # fmt: skip
-    stamp: frozenset[str] | None = None
-
-    def judge(seen: Seen) -> Refusal | None:
-        nonlocal stamp
-        refusal, stamp = guard.judge_put(put, namespace, run, seen)
-        return refusal
-
-    def decide(seen: Seen) -> Call:
-        full_mode.require_full(target, namespace, seen)
-        refusal = judge(seen)
-        if refusal is not None:
-            guard.decide(put, refusal, namespace, run)
-        return put.call if stamp is None else put.stamped(stamp)
-
-    # Something may have been refused while this call waited
-    guard.refuse_behind(put, namespace, run, again=True)
-    forecast = foresee(look, namespace, run, judge, decide)
-    vet = full_mode.vetting(target, namespace, session)
-    stored = yield from _decided(session, look, forecast, vet, decide, store)
-    guard.stored_put(put, namespace, run, stamp)
-    return stored
-
-
-def _decided(
-    session: Session,
-    look: Look,
-    forecast: Forecast | None,
-    vet: Callable[[Seen], Plan[None]],
-    decide: Callable[[Seen], Call],
-    store: Store,
-) -> Plan[Any]:
-    """Look, decide and store; or decide by a forecast, and store if it holds."""
-    if forecast is None:
-        seen = yield "look", (session, look)
-        yield from vet(seen)
-    else:
-        seen = forecast.foreseen
-    return (yield from _through(session, store(*decide(seen)[1:]), forecast))
-
-
-def guarded_writes(guard: Guard, call: Call, store: Store) -> Plan[Any]:
-    """`put_writes`: store them unless they would be read by another branch, or be lost."""
-    return _under_way(guard, writes_of(call), call, store, _writes)
+    return (yield from _foreseen(_JudgedPut(guard, put, namespace, run), store))
 
 
 def _writes(guard: Guard, writes: Writes, store: Store) -> Plan[Any]:
@@ -130,59 +69,131 @@ def _writes(guard: Guard, writes: Writes, store: Store) -> Plan[Any]:
     if not writes.target.full and not guard.must_look_before_writes(namespace, writes):
         guard.wrote(writes, namespace, run)  # it may be, from now on
         return (yield from store(*writes.call[1:]))
-
-    def body(session: Session, foresee: Foresee) -> Plan[Any]:
-        return _judged_writes(guard, writes, namespace, run, session, store, foresee)
-
-    return (yield from _foreseen(guard, writes.target, body))
+    return (yield from _foreseen(_JudgedWrites(guard, writes, namespace, run), store))
 
 
-def _judged_writes(
-    guard: Guard,
-    writes: Writes,
-    namespace: Namespace,
-    run: Run | None,
-    session: Session,
-    store: Store,
-    foresee: Foresee,
-) -> Plan[Any]:
-    target = writes.target
-    look = Look(
-        target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
-        rows=not target.full, task_id=writes.task_id,
-    )  # fmt: skip
+class _Judged(Generic[W]):
+    """One call, judged by what is stored."""
 
-    def judge(seen: Seen) -> Refusal | None:
-        return guard.judge_writes(writes, namespace, run, seen)
+    made: W
 
-    def decide(seen: Seen) -> Call:
-        full_mode.require_full(target, namespace, seen)
-        refusal = judge(seen)
+    def __init__(self, guard: Guard, made: W, namespace: Namespace, run: Run | None) -> None:
+        self.guard, self.made, self.namespace, self.run = guard, made, namespace, run
+
+    def look(self) -> Look:
+        """What the call wants to know, made inside the fence."""
+        raise NotImplementedError
+
+    def judge(self, seen: Seen) -> Refusal | None:
+        """Why the call is refused."""
+        raise NotImplementedError
+
+    def accepted(self, seen: Seen) -> Call:
+        """The call to make, accepted by what was seen."""
+        raise NotImplementedError
+
+    def stored(self) -> None:
+        """Take note of what was stored."""
+        raise NotImplementedError
+
+    def failed(self) -> None:
+        """Take note of what may have been stored, by a call that failed."""
+
+    def decide(self, seen: Seen) -> Call:
+        """The call to make after a look; raises the refusal."""
+        full_mode.require_full(self.made.target, self.namespace, seen)
+        refusal = self.judge(seen)
         if refusal is not None:
-            guard.decide(writes, refusal, namespace, run)
-        guard.looked(writes, namespace, run, seen)
-        return writes.call
+            self.guard.decide(self.made, refusal, self.namespace, self.run)
+        return self.accepted(seen)
 
-    guard.refuse_behind(writes, namespace, run, again=True)
-    forecast = foresee(look, namespace, run, judge, decide)
-    vet = full_mode.vetting(target, namespace, session)
+    def foreseen(self, look: Look) -> tuple[Call, Forecast] | None:
+        """The call to make and the forecast it depends on, if that is accepted."""
+        known = self.guard.foresee(look, self.namespace, self.run)
+        if known is None or self.judge(known[0]) is not None:
+            return None
+        full_mode.require_full(self.made.target, self.namespace, known[0])
+        return self.accepted(known[0]), Forecast(look, *known, self.decide)
+
+
+class _JudgedPut(_Judged[Put]):
+    stamp: frozenset[str] | None = None
+    """The channels to stamp into the metadata; None: a full namespace."""
+
+    def look(self) -> Look:
+        target, run = self.made.target, self.run
+        known = run is not None and (run, target.checkpoint_id) in self.namespace.known
+        return Look(
+            target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
+            child=self.made.child, rows=known and not target.full, known=self.namespace.head,
+        )  # fmt: skip
+
+    def judge(self, seen: Seen) -> Refusal | None:
+        refusal, self.stamp = self.guard.judge_put(self.made, self.namespace, self.run, seen)
+        return refusal
+
+    def accepted(self, seen: Seen) -> Call:  # noqa: ARG002 - the stamp tells what was seen
+        return self.made.call if self.stamp is None else self.made.stamped(self.stamp)
+
+    def stored(self) -> None:
+        self.guard.stored_put(self.made, self.namespace, self.run, self.stamp)
+
+
+class _JudgedWrites(_Judged[Writes]):
+    def look(self) -> Look:
+        target = self.made.target
+        return Look(
+            target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
+            rows=not target.full, task_id=self.made.task_id, known=self.namespace.head,
+        )  # fmt: skip
+
+    def judge(self, seen: Seen) -> Refusal | None:
+        return self.guard.judge_writes(self.made, self.namespace, self.run, seen)
+
+    def accepted(self, seen: Seen) -> Call:
+        self.guard.looked(self.made, self.namespace, self.run, seen)
+        return self.made.call
+
+    def stored(self) -> None:
+        self.guard.wrote(self.made, self.namespace, self.run)
+
+    def failed(self) -> None:
+        self.stored()
+
+
+def _foreseen(judged: _Judged[Any], store: Store) -> Plan[Any]:
+    """Store what is accepted; once more without a forecast, if a head has to be read."""
+    target = judged.made.target
     try:
-        stored = yield from _decided(session, look, forecast, vet, decide, store)
-    except (RefusedWriteError, CheckpointModeMismatchError):
-        raise
-    except BaseException:  # it may have been stored all the same
-        guard.wrote(writes, namespace, run)
-        raise
-    guard.wrote(writes, namespace, run)
-    return stored
-
-
-def _foreseen(guard: Guard, target: Target, body: Callable[[Session, Foresee], Plan[T]]) -> Plan[T]:
-    """Run `body` inside a session; once more without a forecast, if a head has to be read."""
-    try:
-        return (yield from _fenced(target, lambda session: body(session, guard.foresee)))
+        return (yield from _fenced(target, lambda it: _stored(judged, it, store, foresee=True)))
     except full_mode.Unvetted:
-        return (yield from _fenced(target, lambda session: body(session, lambda *_: None)))
+        return (yield from _fenced(target, lambda it: _stored(judged, it, store, foresee=False)))
+
+
+def _stored(judged: _Judged[Any], session: Session, store: Store, *, foresee: bool) -> Plan[Any]:
+    # Something may have been refused while this call waited
+    judged.guard.refuse_behind(judged.made, judged.namespace, judged.run, again=True)
+    try:
+        answer = yield from _decided(judged, session, store, foresee=foresee)
+    except (RefusedWriteError, CheckpointModeMismatchError, full_mode.Unvetted):
+        raise
+    except BaseException:
+        judged.failed()
+        raise
+    judged.stored()
+    return answer
+
+
+def _decided(judged: _Judged[Any], session: Session, store: Store, *, foresee: bool) -> Plan[Any]:
+    """Decide by a forecast, and store if it holds; or look, decide and store."""
+    look = judged.look()
+    foreseen = judged.foreseen(look) if foresee else None
+    if foreseen is not None:
+        call, forecast = foreseen
+        return (yield from _through(session, store(*call[1:]), forecast))
+    seen = yield "look", (session, look)
+    yield from full_mode.vetting(judged.made.target, judged.namespace, session, seen)
+    return (yield from _through(session, store(*judged.decide(seen)[1:])))
 
 
 def forgetting(guard: Guard, threads: list[Any] | None, plan: Plan[T]) -> Plan[T]:
