@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from deerflow_saver._arguments import configurable
 from deerflow_saver._failures import FailedWrites
 from deerflow_saver._probe import Traits, traits_of
+from deerflow_saver._recent import Recent
 from deerflow_saver._serde import plain_serde, token_of
 from deerflow_saver.cache.base import ChainKey, HistoryCache
 from deerflow_saver.events import CacheInfo, OnEvent
@@ -20,7 +21,6 @@ from deerflow_saver.history.isolation import Isolation, Serde
 from deerflow_saver.history.minting import now
 from deerflow_saver.history.reader import Flights
 from deerflow_saver.walks.paths import RememberedPaths
-from deerflow_saver.walks.recent import Recent
 from deerflow_saver.walks.walker import Walker
 
 __all__ = ["Core", "Shared"]

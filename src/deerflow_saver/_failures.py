@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deerflow_saver._arguments import configurable
+from deerflow_saver._recent import Recent
 from deerflow_saver.errors import LostWritesError
-from deerflow_saver.walks.recent import Recent
 
 __all__ = ["FailedWrites"]
 

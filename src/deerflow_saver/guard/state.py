@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from deerflow_saver._recent import Recent
 from deerflow_saver.guard.fence import Head
 from deerflow_saver.guard.locks import KeyedLocks
 from deerflow_saver.guard.policy import signal_of
@@ -24,49 +25,6 @@ _KNOWN_PER_NAMESPACE = 256
 _LANDINGS = 256
 _FOLLOWING_SECONDS = 0.02
 _RUNTIME = "__pregel_runtime"
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class _Bounded(OrderedDict[K, V], Generic[K, V]):
-    """A dict that drops what was used longest ago."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__()
-        self._limit = limit
-        self._mutex = threading.Lock()
-
-    def keep(self, key: K, value: V) -> V:
-        """Set and mark as just used."""
-        with self._mutex:
-            self[key] = value
-            self.move_to_end(key)
-            while len(self) > self._limit:
-                self.popitem(last=False)
-        return value
-
-    def obtain(self, key: K, make: Callable[[], V]) -> V:
-        """The value of `key`, made if there is none, and marked as just used.
-
-        It is made outside the lock: making may run the garbage collector, which may close a
-        run that waits for saves, which want the lock.
-        """
-        value = self.get(key)
-        made = make() if value is None else value
-        with self._mutex:
-            value = self.get(key)
-            if value is None:
-                value = self[key] = made
-            self.move_to_end(key)
-            while len(self) > self._limit:
-                self.popitem(last=False)
-        return value
-
-    def discard(self, key: K) -> None:
-        """Drop `key`, if it is there."""
-        with self._mutex:
-            self.pop(key, None)
 
 
 class NamespaceKey(tuple[Any, ...]):
@@ -117,7 +75,7 @@ class Known:
 
     def add_all(self, rows: Iterable[tuple[str, str]]) -> None:
         """Count what was there."""
-        counted = Counter(rows)  # outside the lock, as in `_Bounded.obtain`
+        counted = Counter(rows)  # outside the lock, as in `Recent.obtain`
         with self._mutex:
             self.rows |= counted
             self.complete = True
@@ -164,11 +122,11 @@ class Namespace:
         """The newest checkpoint as last seen here."""
         self.full_head: str | None = None
         """A head that was found to be full by all that it tells."""
-        self.children: _Bounded[str | None, Run | None] = _Bounded(_KNOWN_PER_NAMESPACE)
+        self.children: Recent[str | None, Run | None] = Recent(_KNOWN_PER_NAMESPACE)
         """Which run put a checkpoint's child."""
-        self.known: _Bounded[tuple[Run, str], Known] = _Bounded(_KNOWN_PER_NAMESPACE)
+        self.known: Recent[tuple[Run, str], Known] = Recent(_KNOWN_PER_NAMESPACE)
         """Per run and checkpoint, the writes the run may find there."""
-        self._refused_to: _Bounded[Run, Refusal] = _Bounded(_KNOWN_PER_NAMESPACE)
+        self._refused_to: Recent[Run, Refusal] = Recent(_KNOWN_PER_NAMESPACE)
 
     def expect(self, names: frozenset[str]) -> None:
         """A put begins that shows these delta channels: their writes may overtake it."""
@@ -227,13 +185,12 @@ class GuardState:
     def __init__(self, locks: KeyedLocks) -> None:
         """Start empty, with the locks of the database's wrappers in this process."""
         self.locks = locks
-        self.mutex = threading.Lock()
         self._changed = threading.Condition()
-        self._namespaces: _Bounded[NamespaceKey, Namespace] = _Bounded(_NAMESPACES)
-        self._refused: _Bounded[tuple[str, str], Refusal] = _Bounded(_REFUSED)
-        self._runs: _Bounded[int, tuple[Any, Run]] = _Bounded(_RUNS)
+        self._namespaces: Recent[NamespaceKey, Namespace] = Recent(_NAMESPACES)
+        self._refused: Recent[tuple[str, str], Refusal] = Recent(_REFUSED)
+        self._runs: Recent[int, tuple[Any, Run]] = Recent(_RUNS)
         self._flights: dict[Hashable, set[Flight]] = {}
-        self._landed: _Bounded[Hashable, float] = _Bounded(_LANDINGS)
+        self._landed: Recent[Hashable, float] = Recent(_LANDINGS)
 
     # -- namespaces ----------------------------------------------------------------------
 
@@ -243,37 +200,30 @@ class GuardState:
 
     def forget_thread(self, thread_id: str) -> None:
         """The thread's rows were deleted or rewritten."""
-        for place in [place for place in list(self._namespaces) if place[0] == thread_id]:
+        for place in [place for place, _ in self._namespaces.items() if place[0] == thread_id]:
             self._namespaces.discard(place)
 
     def forget_all(self) -> None:
         """Rows of any thread were deleted."""
-        with self.mutex:
-            self._namespaces.clear()
+        self._namespaces.clear()
 
     # -- refused checkpoints -------------------------------------------------------------
 
     def refuse(self, thread_id: str, checkpoint_id: str, refusal: Refusal) -> None:
         """Whatever builds on this checkpoint is refused as well."""
-        with self.mutex:
-            self._refused.keep((thread_id, checkpoint_id), refusal)
+        self._refused.keep((thread_id, checkpoint_id), refusal)
 
     def accept(self, thread_id: str, checkpoint_id: str) -> None:
         """The checkpoint was stored after all."""
         if self._refused:
-            with self.mutex:
-                self._refused.pop((thread_id, checkpoint_id), None)
+            self._refused.discard((thread_id, checkpoint_id))
 
     def refused(self, thread_id: str, ids: Iterable[Any]) -> Refusal | None:
         """Why one of these checkpoints was refused."""
         if not self._refused:
             return None
-        with self.mutex:
-            for checkpoint_id in ids:
-                refusal = self._refused.get((thread_id, checkpoint_id))
-                if refusal is not None:
-                    return refusal
-        return None
+        found = (self._refused.get((thread_id, checkpoint_id)) for checkpoint_id in ids)
+        return next((refusal for refusal in found if refusal is not None), None)
 
     # -- runs ------------------------------------------------------------------------------
 
@@ -282,13 +232,8 @@ class GuardState:
         runtime = names.get(_RUNTIME)
         if runtime is None:
             return _caller.get()
-        with self.mutex:
-            known = self._runs.get(id(runtime))
-            if known is not None and known[0] is runtime:
-                self._runs.move_to_end(id(runtime))
-                return known[1]
-            # The object is kept, so that its id stays its own
-            return self._runs.keep(id(runtime), (runtime, Run(ends=True)))[1]
+        # The object is kept, so that its id stays its own
+        return self._runs.obtain(id(runtime), lambda: (runtime, Run(ends=True)))[1]
 
     def reader(self, names: Mapping[str, Any]) -> tuple[Run, bool]:
         """Who makes this read, and whether what it read before is superseded.

@@ -13,8 +13,8 @@ from typing import Any
 
 from deerflow_saver._arguments import configurable
 from deerflow_saver._plan import Plan
+from deerflow_saver._recent import Recent
 from deerflow_saver.walks.asking import Statement, sorts_by_path
-from deerflow_saver.walks.recent import Recent
 
 __all__ = ["MemoryPaths", "Paths", "PostgresPaths", "RememberedPaths", "paths_for"]
 
