@@ -15,7 +15,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Overwrite, Send, interrupt
 
-__all__ = ["CHANNELS", "TURNS", "Fault", "builder", "update"]
+__all__ = ["CHANNELS", "PARALLEL", "TURNS", "Fault", "builder", "update"]
 
 CHANNELS = ("log", "slow", "facts")
 TURNS = (
@@ -32,6 +32,8 @@ TURNS = (
     "edit",
     "fault",
 )
+PARALLEL = ("fan", "send", "fan-ask")
+"""Turns in which several tasks of one superstep write to a channel."""
 
 
 class Fault(Exception):  # noqa: N818 - the graph's own fault, not an error of the suite
