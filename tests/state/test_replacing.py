@@ -15,7 +15,7 @@ from langgraph.types import Command, Overwrite, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from deerflow_saver import CachedHistorySaver, NonHeadWriteError
+from deerflow_saver import CachedHistorySaver, NonHeadWriteError, fixes
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.state import (
     CheckpointStateAccessor,
@@ -174,6 +174,13 @@ class AsModel(BaseModel):
     title: str = "untitled"
 
 
+@pytest.fixture
+def json_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An `Overwrite` that went through JSON is one on every release."""
+    monkeypatch.delenv("DEERFLOW_SAVER_FIXES", raising=False)
+    fixes.apply(["overwrite-json-form"])
+
+
 SPELLINGS: list[Any] = [
     Overwrite({"a": 1}),
     {"__overwrite__": {"a": 1}},
@@ -182,6 +189,7 @@ SPELLINGS: list[Any] = [
 
 
 @both_modes
+@pytest.mark.usefixtures("json_form")
 @pytest.mark.parametrize("value", SPELLINGS, ids=["object", "sentinel", "erased"])
 def test_an_overwrite_sets_what_it_holds_in_each_of_its_forms(mode: Any, value: Any) -> None:
     accessor = bound(mode, InMemorySaver())
@@ -191,6 +199,7 @@ def test_an_overwrite_sets_what_it_holds_in_each_of_its_forms(mode: Any, value: 
         assert accessor.get(thread()).values["facts"] == {"a": 1}
 
 
+@pytest.mark.usefixtures("json_form")
 @pytest.mark.parametrize("value", SPELLINGS, ids=["object", "sentinel", "erased"])
 def test_an_empty_reducer_channel_of_a_union_holds_no_wrapper(value: Any) -> None:
     builder: Any = StateGraph(Unions)
