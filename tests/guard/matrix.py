@@ -1,8 +1,9 @@
 """Which cells of the matrix a run covers: a slice that fits every change, or all of it.
 
 The whole matrix, `GUARD_MATRIX=full`, is every scenario on every channel kind, durability, face
-and latency. The slice runs every scenario on every durability and face with delta and mixed
-channels, and turns the other axes from cell to cell; nothing in it is random.
+and latency on memory, and on the databases what the slice runs on memory. The slice runs every
+scenario there on every durability and face with delta and mixed channels, and turns the other
+axes from cell to cell, and once on each database; nothing in it is random.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from guard.scenarios.env import Durability, Face
 from guard.scenarios.kinds import KINDS, Kind
 from guard.scenarios.registry import Scenario
 
-__all__ = ["FULL", "each_once", "memory_cells"]
+__all__ = ["FULL", "database_cells", "each_once", "memory_cells"]
 
 FULL = os.environ.get("GUARD_MATRIX") == "full"
 DURABILITIES: tuple[Durability, ...] = ("sync", "async", "exit")
@@ -31,11 +32,18 @@ def memory_cells() -> list[Cell]:
     if FULL:
         axes = product(ALL, KINDS, DURABILITIES, FACES, LATENCIES)
         return [Cell(*axis, alike=bool(number % 2)) for number, axis in enumerate(axes)]
-    sliced = product(ALL, _DELTA, DURABILITIES, FACES)
-    return [*_turning(sliced), *each_once(ALL, ("full",))]
+    return [*_turning(), *each_once(ALL, ("full",))]
 
 
-def _turning(axes: Iterable[tuple[Scenario, Kind, Durability, Face]]) -> Iterator[Cell]:
+def database_cells(start: int) -> list[Cell]:
+    """The cells to run on a database; `start` sets where the slices of two begin."""
+    if FULL:
+        return [*_turning(), *each_once(ALL, ("full",), start)]
+    return each_once(ALL, start=start)
+
+
+def _turning() -> Iterator[Cell]:
+    axes = product(ALL, _DELTA, DURABILITIES, FACES)
     # Twelve cells a scenario: the row's number keeps the turns from falling into step with it
     for number, axis in enumerate(axes):
         turn = number + number // 12

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from guard.cells import Cell, play
-from guard.matrix import each_once, memory_cells
-from guard.scenarios.catalogue import ALL, of
+from guard.matrix import database_cells, each_once, memory_cells
+from guard.scenarios.catalogue import of
 from guard.storage import Memory, Place, Postgres, Sqlite
 from guard.verdicts import (
     assert_forks_as_without_a_guard,
@@ -45,12 +45,12 @@ def test_a_flow_on_memory(cell: Cell) -> None:
     judge(cell, Memory)
 
 
-@cells(each_once(ALL, start=0))
+@cells(database_cells(0))
 def test_a_flow_on_sqlite(cell: Cell, tmp_path: Path) -> None:
     judge(cell, lambda: Sqlite(tmp_path))
 
 
-@cells(each_once(ALL, start=17))
+@cells(database_cells(17))
 def test_a_flow_on_postgres(cell: Cell, shared_postgres: str) -> None:
     judge(cell, lambda: Postgres(shared_postgres))
 
