@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._arguments import argument, configurable, require_thread, step_of
-from deerflow_saver._core import Core
+from deerflow_saver._core import Core, Shared
 from deerflow_saver._plan import Plan
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.events import HistoryEvent, SeedKind, emit
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ChainBusy
-from deerflow_saver.history.reader import COUNTERS, Reading, Result, depth_of, read
+from deerflow_saver.history.reader import (
+    COUNTERS,
+    Reading,
+    Result,
+    depth_of,
+    overdue_of,
+    read,
+)
 from deerflow_saver.history.segment import View
 from deerflow_saver.walks.asking import on_own_loop
 
@@ -92,6 +98,7 @@ def _see(chain: Chain, row: Any, *, had_child: bool) -> None:
         versions=row.checkpoint.get("channel_versions") or {},
         step=step_of(row.metadata),
         depth=depth_of(row.metadata),
+        overdue=overdue_of(row.metadata),
         had_child=had_child,
     )
 
@@ -117,7 +124,7 @@ def read_history(core: Core, face: str, config: Any, channels: tuple[str, ...]) 
         result = yield from read(lambda: _chain(core, key, row), reading, core.shared.flights)
         _account(core, key, result)
     if core.shared.on_event is not None:
-        _report(core, result, time.perf_counter() - started)
+        _report(core.shared, result, time.perf_counter() - started)
     return result.history
 
 
@@ -184,14 +191,18 @@ def _account(core: Core, key: ChainKey, result: Result) -> None:
     core.measure(key)
 
 
-def _report(core: Core, result: Result, seconds: float) -> None:
+def _report(shared: Shared, result: Result, seconds: float) -> None:
+    """Tell the hook; whatever a wrapped saver answered, the read goes on."""
     calls = result.fetches + (result.outcome in {"walk", "bypass"})
-    for channel, entry in cast("Mapping[str, Any]", result.history).items():
-        kind: SeedKind = "root"
-        if "seed" in entry:
-            kind = "snapshot" if isinstance(entry["seed"], _DeltaSnapshot) else "legacy_plain"
-        depth = len(entry["writes"])
-        emit(
-            core.shared.on_event,
-            HistoryEvent(result.outcome, channel, kind, depth, calls, seconds),
-        )
+    try:
+        for channel, entry in result.history.items():
+            kind: SeedKind = "missing" if result.missing else "root"
+            if "seed" in entry:
+                kind = "snapshot" if isinstance(entry["seed"], _DeltaSnapshot) else "legacy_plain"
+            depth, overdue = len(entry["writes"]), channel in result.overdue
+            emit(
+                shared.on_event,
+                HistoryEvent(result.outcome, channel, kind, depth, calls, seconds, overdue),
+            )
+    except Exception:  # noqa: BLE001 - a history of another shape than LangGraph's
+        shared.failed()

@@ -17,7 +17,7 @@ from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ABSENT, HELD, ChainBusy, Packed, Row, Writing
 from deerflow_saver.history.minting import minted
-from deerflow_saver.history.reader import COUNTERS, depth_of
+from deerflow_saver.history.reader import COUNTERS, depth_of, overdue_of
 
 __all__ = ["announce", "forget_all", "forget_threads", "store_checkpoint", "store_writes"]
 
@@ -102,6 +102,7 @@ def _born(
             new_versions=argument("new_versions", 3, args, kwargs) or {},
             step=step_of(metadata),
             depth=depth_of(metadata),
+            overdue=overdue_of(metadata),
             minted=minted(cid) if core.storage else None,
         )
         chain.prepare(cid)

@@ -12,7 +12,7 @@ __all__ = ["CacheInfo", "GuardEvent", "HistoryEvent", "OnEvent", "emit"]
 logger = logging.getLogger("deerflow_saver")
 
 Outcome = Literal["hit", "composed", "walk", "bypass"]
-SeedKind = Literal["snapshot", "legacy_plain", "root"]
+SeedKind = Literal["snapshot", "legacy_plain", "root", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,11 @@ class HistoryEvent:
 
     `outcome` is `"hit"` (no call to the wrapped saver), `"composed"` (caught up with a
     few `get_tuple` calls), `"walk"` (the wrapped saver walked), or `"bypass"` (the cache
-    was not consulted: no checkpoint id, cache disabled). `seed_kind` and `replay_depth`
-    (writes to replay) use the vocabulary of LangGraph's own platform metrics.
+    was not consulted: no checkpoint id, cache disabled). `seed_kind`, `replay_depth`
+    (writes to replay) and `past_bound` use the vocabulary of LangGraph's own platform
+    metrics: the history starts from a `"snapshot"`, from a value that was stored while the
+    channel was an ordinary one (`"legacy_plain"`), or from nothing. That is `"missing"`
+    where a row on the line was looked for and not found, and otherwise `"root"`.
     """
 
     outcome: Outcome
@@ -32,6 +35,10 @@ class HistoryEvent:
     calls: int
     """Calls this read made to the wrapped saver."""
     seconds: float
+    """How long the whole read took; the same for each of its channels."""
+    past_bound: bool = False
+    """The wrapped saver walked, from a checkpoint whose metadata counts more supersteps since
+    the channel's last snapshot than LangGraph's bound (`DELTA_MAX_SUPERSTEPS_SINCE_SNAPSHOT`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,12 @@ class CacheInfo:
     bytes: int = 0
     max_bytes: int = 0
     entries: int = 0
+
+    @property
+    def hit_ratio(self) -> float:
+        """Share of all reads, bypasses among them, that called nobody; 0.0 before the first."""
+        reads = self.hits + self.misses + self.bypasses
+        return self.hits / reads if reads else 0.0
 
     def as_dict(self) -> dict[str, int]:
         """The counters as a plain dict, for logs and JSON."""

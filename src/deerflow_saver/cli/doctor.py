@@ -1,6 +1,7 @@
 """Say which known defects are here, what a saver can do, and whether a database is sound.
 
-Nothing is written, unless --scratch-thread is given.
+Nothing is written, unless --scratch-thread is given. With --watch, print instead what a
+running service's cache and guard do, until interrupted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from deerflow_saver import fixes
 from deerflow_saver.cli.doctor_report import as_text
 from deerflow_saver.cli.errors import UsageError, needs
+from deerflow_saver.cli.watch import watch
 from deerflow_saver.doctor.consultation import of_database, of_release, of_saver
 from deerflow_saver.doctor.database import MissingDatabaseError
 from deerflow_saver.doctor.examination import Examination
@@ -22,7 +24,9 @@ from deerflow_saver.doctor.urls import Address, address, scrubbed
 
 __all__ = ["SUMMARY", "add_arguments", "run"]
 
-SUMMARY = "known defects, a saver's abilities, a database's state"
+SUMMARY = "known defects, a saver's abilities, a database's state, a service's rates"
+
+_INTERVAL = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +40,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const=os.environ.get("DATABASE_URL", ""),
         help="a SQLite file or postgresql://... (without URL: $DATABASE_URL)",
     )
+    what.add_argument(
+        "--watch",
+        metavar="URL",
+        nargs="?",
+        const=os.environ.get("DEERFLOW_SAVER_METRICS_URL", ""),
+        help="live rates from a service's Prometheus endpoint "
+        "(without URL: $DEERFLOW_SAVER_METRICS_URL)",
+    )
+    parser.add_argument(
+        "--interval",
+        type=float,
+        metavar="SECONDS",
+        help="with --watch: between two lines, 2 by default",
+    )
+    parser.add_argument("--count", type=int, metavar="N", help="with --watch: end after N lines")
     parser.add_argument(
         "--scratch-thread",
         action="store_true",
@@ -53,12 +72,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do it; 1 if something can lose or corrupt data and nothing answers it."""
+    if arguments.watch is not None:
+        return _watched(arguments)
+    if arguments.interval is not None or arguments.count is not None:
+        message = "--interval and --count are for --watch"
+        raise UsageError(message)
     try:
         found = _examined(arguments)
     except (CannotOpenError, MissingDatabaseError, ValueError) as error:
         raise UsageError(scrubbed(str(error), arguments.db or "")) from error
     print(json.dumps(found.as_data(), indent=2) if arguments.json else as_text(found))
     return int(bool(found.problems))
+
+
+def _watched(arguments: argparse.Namespace) -> int:
+    if not arguments.watch:
+        message = "name the service's endpoint with --watch or DEERFLOW_SAVER_METRICS_URL"
+        raise UsageError(message)
+    if arguments.scratch_thread or arguments.accept:
+        message = "--scratch-thread and --accept are not for --watch"
+        raise UsageError(message)
+    interval = _INTERVAL if arguments.interval is None else arguments.interval
+    return watch(arguments.watch, interval=interval, times=arguments.count, as_json=arguments.json)
 
 
 def _examined(arguments: argparse.Namespace) -> Examination:

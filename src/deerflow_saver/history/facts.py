@@ -28,6 +28,7 @@ __all__ = ["ABSENT", "HELD", "ROW_BYTES", "ChainBusy", "Facts", "Node", "Packed"
 NODE_BYTES = 800
 ROW_BYTES = 330
 _UNRECORDED = 64
+_NONE: frozenset[str] = frozenset()
 _PATIENCE_SECONDS = 1.0
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -58,7 +59,8 @@ class Node:
     """Facts about one checkpoint."""
 
     __slots__ = (
-        "busy", "depth", "final", "parent", "read", "rows", "step", "stored", "taken", "tracked",
+        "busy", "depth", "final", "overdue", "parent", "read", "rows", "step", "stored", "taken",
+        "tracked",
     )  # fmt: skip
 
     def __init__(self, tracked: Mapping[str, int]) -> None:
@@ -68,6 +70,8 @@ class Node:
         self.step: int | None = None
         self.depth: int | None = None
         """Supersteps since the last snapshot, as the checkpoint's metadata tells."""
+        self.overdue: frozenset[str] = _NONE
+        """Channels that by the metadata should have been snapshot long since."""
         self.stored: dict[str, tuple[str, Any] | str] = {}
         """Per channel: `ABSENT`, `HELD`, or the key under which the value is known."""
         self.rows: dict[tuple[str, int], Row] | None = None
@@ -276,6 +280,7 @@ class Facts:
         step: int | None,
         depth: int | None,
         minted: int | None,
+        overdue: frozenset[str] = _NONE,
     ) -> None:
         """A new checkpoint was stored through this saver.
 
@@ -300,7 +305,7 @@ class Facts:
             node = Node({})
             node.rows = {}
         node.tracked = tracked
-        node.parent, node.step, node.depth = parent, step, depth
+        node.parent, node.step, node.depth, node.overdue = parent, step, depth, overdue
         for channel in self._since:
             put = stored.get(channel, HELD)
             version = versions.get(channel) if self._by_version else checkpoint_id
@@ -395,6 +400,7 @@ class Facts:
         step: int | None,
         depth: int | None,
         had_child: bool,
+        overdue: frozenset[str] = _NONE,
     ) -> None:
         """A row read for somebody else: links, which channels it stores, whose writes it owns.
 
@@ -410,7 +416,7 @@ class Facts:
                 by_channel.setdefault(channel, []).append(task_id)
         if node is None:
             node = self._met(checkpoint_id, parent, stored, versions)
-            node.step, node.depth = step, depth
+            node.step, node.depth, node.overdue = step, depth, overdue
         elif node.parent != parent:
             self.clear()
             return
@@ -464,6 +470,11 @@ class Facts:
         """Supersteps since the last snapshot, where the checkpoint's metadata was seen."""
         node = self._nodes.get(checkpoint_id)
         return None if node is None else node.depth
+
+    def overdue(self, checkpoint_id: str) -> frozenset[str]:
+        """Channels whose walk from here passes LangGraph's bound, as far as metadata was seen."""
+        node = self._nodes.get(checkpoint_id)
+        return _NONE if node is None else node.overdue
 
     def surely_seeded(self, checkpoint_id: str) -> bool:
         """Whether fewer supersteps passed since the last snapshot than since the thread began.

@@ -16,6 +16,7 @@ request        argument                            answer
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -31,7 +32,10 @@ from deerflow_saver.history.facts import ChainBusy
 from deerflow_saver.history.isolation import Unkeepable
 from deerflow_saver.history.segment import Position, View
 
-__all__ = ["COUNTERS", "Flight", "Flights", "History", "Reading", "Result", "depth_of", "read"]
+__all__ = [
+    "COUNTERS", "Flight", "Flights", "History", "Reading", "Result", "depth_of", "overdue_of",
+    "read",
+]  # fmt: skip
 
 COUNTERS = "counters_since_delta_snapshot"
 """LangGraph's metadata key: per delta channel `(updates, supersteps)` since its last snapshot."""
@@ -42,6 +46,8 @@ History = dict[str, dict[str, Any]]
 _DEPTH_PER_FETCH = 20
 """One `get_tuple` costs about as much as walking this many checkpoints (async Postgres)."""
 _MAX_FETCHES = 16
+_BOUND = int(os.environ.get("LANGGRAPH_DELTA_MAX_SUPERSTEPS_SINCE_SNAPSHOT", "5000"))
+"""LangGraph's `DELTA_MAX_SUPERSTEPS_SINCE_SNAPSHOT`: after so many, a channel is snapshot."""
 _DEEP = 64
 """From this depth on a proof of rootedness costs little beside the walk itself."""
 
@@ -113,6 +119,10 @@ class Result:
     history: History
     outcome: Literal["hit", "composed", "walk", "bypass"]
     fetches: int
+    missing: bool = False
+    """Whether a row on the line is known not to be there: what found no seed ended at it."""
+    overdue: frozenset[str] = frozenset()
+    """Channels for which the walk passed LangGraph's bound, as far as that is known."""
 
 
 def depth_of(metadata: Mapping[str, Any]) -> int | None:
@@ -127,6 +137,17 @@ def depth_of(metadata: Mapping[str, Any]) -> int | None:
         return max((int(pair[1]) for pair in counters.values()), default=0)
     except (TypeError, ValueError, IndexError):
         return None
+
+
+def overdue_of(metadata: Mapping[str, Any]) -> frozenset[str]:
+    """Channels that went without a snapshot for longer than LangGraph means to let them.
+
+    It does not count what `update_state` did before 1.2.9.
+    """
+    depth = depth_of(metadata)
+    if depth is None or depth <= _BOUND:
+        return frozenset()
+    return frozenset(name for name, pair in metadata[COUNTERS].items() if int(pair[1]) > _BOUND)
 
 
 def read(chain_of: Callable[[], Chain], reading: Reading, flights: Flights) -> Plan[Result]:
@@ -220,13 +241,15 @@ def _miss(
             return Result(answer, "hit", 0)
         allowance = _allowance(chain, reading, answer)
     fetched: dict[str, Fetched] = {}
+    missing = False
     if allowance:
-        history = yield from _crawl(chain, reading, generation, fetched, answer, allowance)
-        if history is not None:
-            return Result(history, "composed", len(fetched))
+        found = yield from _crawl(chain, reading, generation, fetched, answer, allowance)
+        if isinstance(found, dict):
+            return Result(found, "composed", len(fetched))
+        missing = found == "row missing"
         if reading.kind == "tuples":  # a row is missing: an answer, but no knowledge
-            return (yield from _walk(chain, reading, -1, len(fetched)))
-    return (yield from _walk(chain, reading, generation, len(fetched)))
+            generation = -1
+    return (yield from _walk(chain, reading, generation, len(fetched), missing=missing))
 
 
 def _allowance(chain: Chain, reading: Reading, needs: list[Need]) -> int:
@@ -250,23 +273,23 @@ def _crawl(
     fetched: dict[str, Fetched],
     needs: list[Need],
     allowance: int,
-) -> Plan[History | None]:
-    """Read the rows that are missing until the histories compose; None if they do not."""
+) -> Plan[History | Literal["given up", "row missing"]]:
+    """Read the rows that are not known until the histories compose, or why they do not."""
     configs: dict[str, Any] = {}
     while needs:
         for need in needs:
             cid = need.checkpoint_id
             if cid in fetched or len(fetched) >= allowance:
-                return None
+                return "given up"
             row = yield "get_tuple", configs.get(cid) or reading.config_of(cid)
             if row is None:
-                return None
+                return "row missing"
             fetched[cid] = found = _fetched(row, reading)
             if found.parent is not None:
                 configs[found.parent] = row.parent_config
         with chain.lock:
             if not chain.trusted or chain.generation != generation:
-                return None
+                return "given up"
             further = _further(chain, reading, needs, fetched)
             if further is not None:
                 needs = [further]
@@ -275,7 +298,7 @@ def _crawl(
         if isinstance(answer, dict):
             return answer
         needs = answer
-    return None
+    return "given up"
 
 
 def _further(
@@ -308,13 +331,16 @@ def _fetched(row: Any, reading: Reading) -> Fetched:
     return Fetched(parent, {name: seed(name, value) for name, value in values.items()}, own)
 
 
-def _walk(chain: Chain, reading: Reading, generation: int, fetches: int) -> Plan[Result]:
+def _walk(
+    chain: Chain, reading: Reading, generation: int, fetches: int, *, missing: bool
+) -> Plan[Result]:
     """Ask the wrapped saver, and keep what can be kept.
 
     A history without a seed is kept only if no parent row is missing in the thread,
     which must be proven before the walk: a row that is absent may come back.
     """
     with chain.lock:
+        overdue = chain.overdue(reading.checkpoint_id)
         prove = reading.provable and chain.generation == generation
         if chain.seedless_walks == 0:
             deep = (chain.depth(reading.checkpoint_id) or 0) >= _DEEP
@@ -330,7 +356,7 @@ def _walk(chain: Chain, reading: Reading, generation: int, fetches: int) -> Plan
                     _keep(
                         chain, view, reading.checkpoint_id, channel, history[channel], rooted=rooted
                     )
-    return Result(dict(history), "walk", fetches)
+    return Result(dict(history), "walk", fetches, missing, overdue)
 
 
 def _keep(
