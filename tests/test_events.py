@@ -70,16 +70,6 @@ def test_a_walk_and_a_hit_are_told_per_channel(read: Read) -> None:
 @either_face
 def test_catching_up_is_told_with_its_calls(read: Read) -> None:
     events: list[HistoryEvent] = []
-
-    class Rows(InMemorySaver):
-        """A saver of its own, whose history is the base class's walk over its rows."""
-
-        get_delta_channel_history = BaseCheckpointSaver.get_delta_channel_history
-        aget_delta_channel_history = BaseCheckpointSaver.aget_delta_channel_history
-
-        def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-            return super().get_tuple(config)
-
     raw = Rows()
     saver: Any = CachedHistorySaver(raw, on_event=events.append)
     config = root(raw, a=_DeltaSnapshot([1]))
@@ -108,6 +98,115 @@ def test_a_read_past_the_cache_is_told(budget: int) -> None:
     depth = len(read(raw, asked, "a")["a"]["writes"])  # some releases need an id to find any
     read(saver, asked, "a")
     assert told(events) == [("a", "bypass", "root", depth, 1)]
+
+
+def deep(saver: Any, parent: Any, **counters: tuple[int, int]) -> Any:
+    """A head whose metadata counts (updates, supersteps) since each channel's last snapshot."""
+    metadata = {"source": "loop", "counters_since_delta_snapshot": counters}
+    return saver.put(parent, empty_checkpoint(), metadata, {})
+
+
+@either_face
+@pytest.mark.parametrize("learnt", ["as it was put", "as it was read"])
+def test_a_walk_past_the_bound_is_told_of_the_channel_it_is_about(read: Read, learnt: str) -> None:
+    events: list[HistoryEvent] = []
+    raw = InMemorySaver()
+    saver: Any = CachedHistorySaver(raw, on_event=events.append, guard="off")
+    parent = step(raw, root(raw), late=1, due=1)
+    read(saver, {"configurable": {**parent["configurable"], "thread_id": "2"}}, "late", "due")
+    events.clear()  # both are known as delta channels from now on
+    head = deep(saver if learnt == "as it was put" else raw, parent, late=(1, 5001), due=(1, 5000))
+    if learnt == "as it was read":
+        saver.get_tuple(head)
+    for _ in range(2):
+        read(saver, head, "late", "due")
+    assert [(event.channel, event.outcome, event.past_bound) for event in events] == [
+        ("late", "walk", True),
+        ("due", "walk", False),
+        ("late", "hit", False),
+        ("due", "hit", False),
+    ]
+
+
+class Rows(InMemorySaver):
+    """A saver of its own, whose history is the base class's walk over its rows."""
+
+    get_delta_channel_history = BaseCheckpointSaver.get_delta_channel_history
+    aget_delta_channel_history = BaseCheckpointSaver.aget_delta_channel_history
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return super().get_tuple(config)
+
+
+@either_face
+def test_a_line_that_ends_at_a_missing_row_is_told(read: Read) -> None:
+    events: list[HistoryEvent] = []
+    raw = Rows()
+    first = root(raw)
+    gone = step(raw, first, a=1, b=1)
+    seeded = step(raw, gone, a=1)
+    checkpoint: Any = {**empty_checkpoint(), "channel_values": {"b": _DeltaSnapshot([1])}}
+    checkpoint["channel_versions"] = {"b": "2"}
+    head = step(raw, raw.put(seeded, checkpoint, {"source": "loop"}, {"b": "2"}), a=1, b=1)
+    del raw.storage["1"][""][gone["configurable"]["checkpoint_id"]]
+    saver: Any = CachedHistorySaver(raw, on_event=events.append)
+    assert read(saver, head, "a", "b") == read(raw, head, "a", "b")
+    assert [(event.channel, event.seed_kind) for event in events] == [
+        ("a", "missing"),
+        ("b", "snapshot"),
+    ]
+    events.clear()
+    read(saver, first, "a")
+    assert [event.seed_kind for event in events] == ["root"]
+
+
+def test_a_row_that_a_storage_saver_lacks_is_told_where_it_is_looked_for() -> None:
+    events: list[HistoryEvent] = []
+    raw = InMemorySaver()
+    saver: Any = CachedHistorySaver(raw, on_event=events.append)
+    known = _at_step(raw, root(raw), 70)
+    read(saver, known, "a")
+    saver.get_tuple(known)
+    events.clear()
+    gone = _at_step(raw, known, 71)
+    head = _at_step(raw, gone, 72)
+    del raw.storage["1"][""][gone["configurable"]["checkpoint_id"]]
+    saver.get_tuple(head)
+    assert read(saver, head, "a") == read(raw, head, "a")
+    assert [(event.outcome, event.seed_kind) for event in events] == [("walk", "missing")]
+
+
+def _at_step(saver: Any, parent: Any, number: int) -> Any:
+    saver.put_writes(parent, [("a", number)], "task")
+    counters = {"a": (number, number)}
+    metadata = {"source": "loop", "step": number, "counters_since_delta_snapshot": counters}
+    return saver.put(parent, empty_checkpoint(), metadata, {})
+
+
+class Shapeless(InMemorySaver):
+    """Answers histories in a shape of its own."""
+
+    def get_delta_channel_history(self, *, config: Any, channels: Any) -> Any:
+        return dict.fromkeys(channels, "nothing LangGraph knows")
+
+
+@pytest.mark.parametrize("budget", [0, 1 << 20])
+def test_a_history_that_cannot_be_told_is_answered_all_the_same(budget: int) -> None:
+    events: list[HistoryEvent] = []
+    raw = Shapeless()
+    cache = MemoryHistoryCache(budget)
+    saver: Any = CachedHistorySaver(raw, cache, on_event=events.append)
+    plain: Any = CachedHistorySaver(raw, MemoryHistoryCache(budget))
+    head = step(raw, root(raw), a=1)
+    for _ in range(2):
+        assert read(saver, head, "a") == read(plain, head, "a") == read(raw, head, "a")
+    assert saver.cache_info().errors > 0
+    assert events == []
+
+
+def test_the_share_of_hits_counts_every_read() -> None:
+    assert CacheInfo().hit_ratio == 0.0
+    assert CacheInfo(hits=6, misses=3, bypasses=1).hit_ratio == 0.6
 
 
 def test_an_event_is_frozen_and_takes_its_time() -> None:

@@ -350,13 +350,20 @@ def _walk(
     history = yield "history", reading.channels
     with chain.lock:
         if chain.trusted and chain.generation == generation:
-            view = chain.view(reading.token, reading.make_view)
-            for channel in reading.channels:
-                if chain.find(view, reading.checkpoint_id, channel) is None:
-                    _keep(
-                        chain, view, reading.checkpoint_id, channel, history[channel], rooted=rooted
-                    )
+            try:
+                _keep_all(chain, reading, history, rooted=rooted)
+            except Exception:  # noqa: BLE001 - it was read: whatever fails here is ours
+                chain.clear()
+                reading.on_error()
     return Result(dict(history), "walk", fetches, missing, overdue)
+
+
+def _keep_all(chain: Chain, reading: Reading, history: Mapping[str, Any], *, rooted: bool) -> None:
+    view = chain.view(reading.token, reading.make_view)
+    cid = reading.checkpoint_id
+    for channel in reading.channels:
+        if chain.find(view, cid, channel) is None:
+            _keep(chain, view, cid, channel, history[channel], rooted=rooted)
 
 
 def _keep(
