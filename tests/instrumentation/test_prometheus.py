@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,3 +156,34 @@ def test_the_metrics_are_exposed_with_their_words(
     for metric in CACHE:
         suffix = "_total" if metric.kind == "counter" else ""
         assert f"# HELP {metric.name}{suffix} {metric.text}" in shown
+
+
+MULTIPROCESS = """
+import multiprocessing, sys
+from instrumentation.adapters import HIT
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from deerflow_saver.instrumentation import PrometheusMetrics
+
+metrics = PrometheusMetrics()
+
+def work():
+    metrics(HIT)
+
+workers = [multiprocessing.get_context("fork").Process(target=work) for _ in range(2)]
+for worker in workers:
+    worker.start()
+for worker in workers:
+    worker.join()
+registry = CollectorRegistry()
+MultiProcessCollector(registry)
+labels = {"seed_kind": "snapshot", "outcome": "hit"}
+assert registry.get_sample_value("delta_channel_read_counter_total", labels) == 2
+assert registry.get_sample_value("delta_channel_replay_depth_sum") == 14
+"""
+
+
+def test_workers_of_one_service_are_summed_in_the_clients_multiprocess_mode(tmp_path: Path) -> None:
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", MULTIPROCESS], check=True, env=environment)
