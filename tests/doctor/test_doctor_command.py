@@ -114,6 +114,17 @@ def test_a_savers_defect_counts_for_that_kind_of_saver(monkeypatch: pytest.Monke
     }
 
 
+def test_a_defect_of_several_savers_counts_where_it_was_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    defect = _defect("an-advice", savers=frozenset({"sqlite", "postgres"}))
+    monkeypatch.setattr(fixes, "DEFECTS", (defect,))
+    row = Row.of(defect, fixes.Presence.PRESENT, "seen", ("postgres",))
+    assert unanswered([row], Setting("postgres")) == [row]
+    assert unanswered([row], Setting("sqlite")) == []
+    assert unanswered([row], Setting()) == [row]
+
+
 @pytest.mark.parametrize("guarded", [True, False])
 def test_prune_is_answered_by_the_fix_and_not_by_the_guard(guarded: bool) -> None:
     slug = "prune-of-delta-thread"

@@ -40,6 +40,22 @@ def _needs_a_loop() -> AsyncSqliteSaver:
     return AsyncSqliteSaver(aiosqlite.connect(":memory:"))
 
 
+@contextmanager
+def _fails_to_close() -> Iterator[InMemorySaver]:
+    yield SAVER
+    message = "still in use"
+    raise OSError(message)
+
+
+class _Odd:
+    """Not even its class can be told."""
+
+    @property
+    def __class__(self) -> Any:
+        message = "no class"
+        raise ValueError(message)
+
+
 def _fails() -> None:
     message = "no such host"
     raise OSError(message)
@@ -53,6 +69,9 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     made.managed, made.async_managed, made.awaited = _managed, _async_managed, _awaited
     made.needs_a_loop, made.fails = _needs_a_loop, _fails
     made.number = 3
+    made.exits, made.odd = sys.exit, _Odd()
+    made.fails_to_close = _fails_to_close
+    made.nests = lambda: made.factory
     made.nested = ModuleType("nested")
     made.nested.factory = made.factory
     monkeypatch.setitem(sys.modules, "offered", made)
@@ -89,6 +108,10 @@ def test_what_was_entered_is_left_again(module: ModuleType) -> None:
         ("offered:absent", "absent"),
         ("offered:number", "gives a int, not a BaseCheckpointSaver"),
         ("offered:fails", "raised OSError: no such host"),
+        ("offered:exits", "raised SystemExit"),
+        ("offered:odd", "raised ValueError: no class"),
+        ("offered:nests", "gives a function, not a BaseCheckpointSaver; call it"),
+        ("offered:fails_to_close", "closing offered:fails_to_close raised OSError: still in use"),
     ],
 )
 def test_what_gives_no_saver_is_refused_with_the_reason(
@@ -96,3 +119,8 @@ def test_what_gives_no_saver_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(CannotOpenError, match=complaint), opened(name):
         pass
+
+
+def test_an_error_of_the_block_is_not_taken_for_one_of_closing(module: ModuleType) -> None:
+    with pytest.raises(LookupError, match="mine"), opened("offered:managed"):
+        raise LookupError("mine")

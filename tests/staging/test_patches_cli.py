@@ -89,9 +89,10 @@ def test_an_index_that_does_not_answer_ends_the_command(
     for variable in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9/simple")
     assert main(["patches", "validate", "--release", "1.2.9", "--patches", str(staged)]) == 2
-    told = capsys.readouterr().err
-    assert "langgraph 1.2.9 cannot be made" in told
-    assert "http://127.0.0.1:9/simple" in told
+    said = capsys.readouterr()
+    assert "langgraph 1.2.9 cannot be made" in said.err
+    assert "http://127.0.0.1:9/simple" in said.err
+    assert said.out == ""
 
 
 @pytest.mark.parametrize(

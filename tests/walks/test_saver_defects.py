@@ -29,6 +29,20 @@ every_postgres = pytest.mark.parametrize(
 every_defect = pytest.mark.parametrize("defect", SAVER_DEFECTS, ids=lambda defect: defect.slug)
 
 
+def test_a_defect_of_several_savers_is_told_of_those_that_have_it() -> None:
+    (row,) = fixes.status(["parent-sorts-after-child"])
+    having = {
+        family
+        for family in ("sqlite", "postgres")
+        for cls in habits.installed(family)
+        if habits.loses_late_parents(cls).wrong
+    }
+    if having:
+        assert set(row.savers) == having
+    else:
+        assert row.presence is Presence.ABSENT
+
+
 @every_defect
 def test_a_probe_sees_something_and_changes_nothing(defect: fixes.Defect) -> None:
     before = {name: vars(cls).copy() for name, cls in _classes().items()}

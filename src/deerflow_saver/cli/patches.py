@@ -106,7 +106,8 @@ def _validate(arguments: argparse.Namespace, folder: Path) -> int:
             results.append(result)
     finally:  # What was found stays worth reading if the index goes away meanwhile.
         progress.close()
-        _print(results, as_json=arguments.json)
+        if results or not jobs:  # else there is only the error to tell
+            _print(results, as_json=arguments.json)
     return int(not all(result.verdict.outcome.fine for result in results))
 
 

@@ -40,8 +40,7 @@ _GRAVE = frozenset({"loses", "corrupts"})
 
 def concerns(row: Row, setting: Setting) -> bool:
     """Whether the defect is here, and in a saver of this kind if it is a saver's."""
-    savers = _by_slug(row.slug).savers
-    return row.presence in _HERE and (not savers or setting.kind in {None, *savers})
+    return row.presence in _HERE and (not row.savers or setting.kind in {None, *row.savers})
 
 
 def unanswered(rows: Iterable[Row], setting: Setting | None = None) -> list[Row]:

@@ -61,22 +61,34 @@ def opened(name: str) -> Iterator[Opened]:
     one; it may be async throughout.
 
     Raises:
-        CannotOpenError: it gives none.
+        CannotOpenError: it gives none, or fails to close it.
 
     """
     found = _named(name)
-    with ExitStack() as stack:
-        runner = stack.enter_context(asyncio.Runner())
-        try:
-            saver = _made(found, stack, runner)
-        except CannotOpenError:
+    done = False
+    try:
+        with ExitStack() as stack:
+            runner = stack.enter_context(asyncio.Runner())
+            yield Opened(_saver(name, found, stack, runner), runner)
+            done = True
+    except (Exception, SystemExit) as error:
+        if not done:
             raise
-        except Exception as error:
-            raise CannotOpenError(f"{name} raised {type(error).__name__}: {error}") from error
-        if not isinstance(saver, BaseCheckpointSaver):
-            message = f"{name} gives a {type(saver).__name__}, not a BaseCheckpointSaver"
-            raise CannotOpenError(message)
-        yield Opened(saver, runner)
+        message = f"closing {name} raised {type(error).__name__}: {error}"
+        raise CannotOpenError(message) from error
+
+
+def _saver(name: str, found: Any, stack: ExitStack, runner: asyncio.Runner) -> Any:
+    try:
+        saver = _made(found, stack, runner)
+        is_one = isinstance(saver, BaseCheckpointSaver)
+    except (Exception, SystemExit) as error:
+        raise CannotOpenError(f"{name} raised {type(error).__name__}: {error}") from error
+    if not is_one:
+        kind = type(saver).__name__
+        hint = "; call it, or name what it gives" if callable(saver) else ""
+        raise CannotOpenError(f"{name} gives a {kind}, not a BaseCheckpointSaver{hint}")
+    return saver
 
 
 def _named(name: str) -> Any:
@@ -92,7 +104,7 @@ def _named(name: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise CannotOpenError(f"{name}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = f"importing {module_name} raised {type(error).__name__}: {error}"
         raise CannotOpenError(message) from error
     return found

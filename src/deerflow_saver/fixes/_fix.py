@@ -34,10 +34,18 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a probe saw."""
+    """What a probe saw.
+
+    Attributes:
+        present: whether the defect is here.
+        evidence: in words.
+        savers: of the savers it lives in, the kinds it was seen on; empty if that is not told.
+
+    """
 
     present: bool
     evidence: str
+    savers: tuple[str, ...] = ()
 
 
 class CannotPatchError(Exception):
@@ -134,6 +142,7 @@ class Row:
         evidence: what the probe saw, or why something failed.
         remedy: `"patch"`, `"wrapper"`, `"guard"` or `"advice"`.
         advice: what the remedy covers, or what to do instead.
+        savers: the kinds of savers it was seen on; empty for a defect of LangGraph's own.
 
     """
 
@@ -142,8 +151,12 @@ class Row:
     evidence: str
     remedy: str
     advice: str
+    savers: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, defect: Defect, presence: Presence, evidence: str) -> Row:
-        """The row of `defect`."""
-        return cls(defect.slug, presence, evidence, defect.kind, defect.remedy.text)
+    def of(
+        cls, defect: Defect, presence: Presence, evidence: str, savers: tuple[str, ...] = ()
+    ) -> Row:
+        """The row of `defect`; where it is not told apart, it is in every saver it lives in."""
+        told = savers or tuple(sorted(defect.savers))
+        return cls(defect.slug, presence, evidence, defect.kind, defect.remedy.text, told)

@@ -9,21 +9,31 @@ from __future__ import annotations
 import contextvars
 import random
 from collections.abc import Callable
+from typing import NamedTuple
 
 from deerflow_saver.fixes._fix import Defect, Finding, Presence
 
-__all__ = ["look"]
+__all__ = ["Seen", "look"]
 
 
-def look(defect: Defect) -> tuple[Presence, str]:
+class Seen(NamedTuple):
+    """What became of a probe; the fields are those of `Row`."""
+
+    presence: Presence
+    evidence: str
+    savers: tuple[str, ...] = ()
+
+
+def look(defect: Defect) -> Seen:
     """What the defect's probe sees now: present, absent, not installed, or that it failed."""
     try:
         finding = contextvars.Context().run(_untraced, defect.probe)
     except ImportError as error:
-        return Presence.UNKNOWN, f"cannot be imported: {error}"
+        return Seen(Presence.UNKNOWN, f"cannot be imported: {error}")
     except Exception as error:  # noqa: BLE001 - whatever a future release raises, it is a row
-        return Presence.FAILED, f"the probe itself failed: {type(error).__name__}: {error}"
-    return Presence.PRESENT if finding.present else Presence.ABSENT, finding.evidence
+        return Seen(Presence.FAILED, f"the probe itself failed: {type(error).__name__}: {error}")
+    presence = Presence.PRESENT if finding.present else Presence.ABSENT
+    return Seen(presence, finding.evidence, finding.savers)
 
 
 def _untraced(probe: Callable[[], Finding]) -> Finding:

@@ -113,7 +113,7 @@ class Registry:
             state.wanted = True
             return
         state.failure = None
-        if look(defect)[0] is Presence.PRESENT:
+        if look(defect).presence is Presence.PRESENT:
             state.failure = self._put(defect, patch, state)
             if state.failure:
                 logger.warning("fix %s is not in place: %s", defect.slug, state.failure)
@@ -128,7 +128,7 @@ class Registry:
         except Exception as error:  # noqa: BLE001 - a release that nobody foresaw is a row, too
             return f"cannot be patched: {type(error).__name__}: {error}"
         state.applied = True  # before the probe, which Ctrl-C may end: it can be reverted then
-        presence, evidence = look(defect)
+        presence, evidence, _ = look(defect)
         if presence is Presence.ABSENT:
             state.reverted = False
             return None
@@ -203,12 +203,12 @@ class Registry:
             return tuple(self._row(defect, allowed) for defect in chosen)
 
     def _row(self, defect: Defect, allowed: frozenset[str]) -> Row:
-        presence, evidence = look(defect)
+        presence, evidence, savers = look(defect)
         state = self._states[defect.slug]
         if isinstance(defect.remedy, Patch) and presence in {Presence.PRESENT, Presence.ABSENT}:
             presence, note = _judge(presence, state, defect.slug in allowed)
             evidence += note
-        return Row.of(defect, presence, evidence)
+        return Row.of(defect, presence, evidence, savers)
 
 
 def _judge(seen: Presence, state: _State, allowed: bool) -> tuple[Presence, str]:  # noqa: FBT001

@@ -18,14 +18,14 @@ def seen_on(look: Callable[[type], Sight], *families: str) -> Callable[[], Findi
     """
 
     def probe() -> Finding:
-        sights = {cls.__name__: _sight(look, cls) for cls in installed(*families)}
-        wrong = {name: sight for name, sight in sights.items() if sight.wrong}
-        told = wrong or sights
+        sights = {cls: _sight(look, cls) for cls in installed(*families)}
+        wrong = {cls: sight for cls, sight in sights.items() if sight.wrong}
         evidence = "; ".join(
-            f"{name}: expected {sight.expected!r}, read {sight.read!r}"
-            for name, sight in told.items()
+            f"{cls.__name__}: expected {sight.expected!r}, read {sight.read!r}"
+            for cls, sight in (wrong or sights).items()
         )
-        return Finding(bool(wrong), evidence)
+        where = {family for family in families for cls in wrong if family in cls.__module__}
+        return Finding(bool(wrong), evidence, tuple(sorted(where)))
 
     return probe
 

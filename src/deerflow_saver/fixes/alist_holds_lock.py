@@ -17,8 +17,8 @@ __all__ = ["DEFECT"]
 
 def _look(cls: type) -> Sight:
     locked = holds_lock(cls)
-    words = ("free", "locked")
-    return Sight(locked, f"a lock that is {words[0]} between two rows", words[locked])
+    read = f"the lock is {'held' if locked else 'free'} between two rows"
+    return Sight(locked, "the lock is free between two rows", read)
 
 
 DEFECT = Defect(

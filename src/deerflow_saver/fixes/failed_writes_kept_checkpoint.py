@@ -54,4 +54,4 @@ DEFECT = Defect(
 @functools.cache
 def here() -> bool:
     """Whether LangGraph behaves like that in this process; seen once."""
-    return look(DEFECT)[0] is not Presence.ABSENT
+    return look(DEFECT).presence is not Presence.ABSENT
