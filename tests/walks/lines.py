@@ -34,6 +34,12 @@ class Face:
             checkpoint["channel_values"] = {"log": value}
         await self.call("put", config(parent, **names), checkpoint, {"step": 1}, {"log": cid})
 
+    async def put_none(self, cid: str, parent: str | None) -> None:
+        """A checkpoint that stores None for the channel."""
+        checkpoint = {**empty_checkpoint(), "id": cid, "channel_versions": {"log": cid}}
+        checkpoint["channel_values"] = {"log": None}
+        await self.call("put", config(parent), checkpoint, {"step": 1}, {"log": cid})
+
     async def write(self, cid: str, value: Any, task: str = "task", path: str = "") -> None:
         await self.call("put_writes", config(cid), [("log", value)], task, path)
 

@@ -130,6 +130,50 @@ async def test_a_plain_value_from_before_the_channel_was_delta_is_the_seed(
         assert await face.values("4") == [value, "after", "later"]
 
 
+@every_case
+@pytest.mark.parametrize("older", [["plain"], 7, _DeltaSnapshot(["snapshot"]), None], ids=str)
+async def test_a_none_from_before_the_channel_was_delta_is_not_walked_past(
+    case: SaverCase, storage: Storage, older: Any
+) -> None:
+    async with case.aopen(storage) as raw:
+        plain = Face(case, raw)
+        await plain.put("1", None, older)
+        await plain.write("1", "before")
+        await plain.put_none("2", "1")
+        await plain.write("2", "after")
+        await plain.put("3", "2")
+        await plain.write("3", "later")
+        await plain.put("4", "3")
+        face = wrapped(case, raw)
+        for _ in range(3):  # cold, proven, warm
+            for cid in "432":
+                history = await face.history(cid)
+                if isinstance(older, _DeltaSnapshot) and "postgres" in case.name:
+                    continue  # what a walk to a snapshot passed is not asked about
+                assert reloaded(history) == reloaded(await plain.right(cid))
+
+
+def reloaded(history: Any) -> list[Any]:
+    """What a reload applies: a None is as good as no seed."""
+    return [value for value in values(history["log"]) if value is not None]
+
+
+@every_postgres
+async def test_a_none_is_seen_while_the_thread_is_written_through_the_wrapper(
+    case: SaverCase, storage: Storage
+) -> None:
+    async with case.aopen(storage) as raw:
+        face = wrapped(case, raw)
+        await face.put("1", None, 7)
+        await face.history("1")  # from now on it is known as a delta channel
+        await face.put_none("2", "1")
+        await face.write("2", "after")
+        await face.put("3", "2")
+        for _ in range(3):
+            assert await face.values("3") == [None, "after"]
+            assert await wrapped(case, raw).values("3") == [None, "after"]
+
+
 async def limit_variables(raw: Any, case: SaverCase, number: int) -> None:
     limit = sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER
     if case.kind == "sync":

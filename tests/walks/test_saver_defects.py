@@ -121,6 +121,20 @@ async def test_the_probe_of_plain_seeds_agrees_with_the_database(
 
 
 @every_postgres
+async def test_the_probe_of_none_seeds_agrees_with_the_database(
+    case: SaverCase, storage: Storage
+) -> None:
+    async with case.aopen(storage) as raw:
+        face = Face(case, raw)
+        await face.put("1", None, ["older"])
+        await face.put_none("2", "1")
+        await face.write("2", "after")
+        await face.put("3", "2")
+        wrong = ["older"] in await face.values("3")
+        assert habits.skips_none_seed(type(raw)).wrong is wrong
+
+
+@every_postgres
 async def test_the_probe_of_the_first_page_agrees_with_the_database(
     case: SaverCase, storage: Storage
 ) -> None:

@@ -1,7 +1,9 @@
-"""The statement that tells whether a walk may have lost rows, asked after a seedless walk.
+"""The statement that tells whether a walk may be wrong, asked where it found no snapshot.
 
 A walk that ended at a stored value cannot have lost anything: it got there from child to
-parent. One that found none ended at the thread's first checkpoint, or too early.
+parent. One that found none ended at the thread's first checkpoint, or too early. One that
+found a plain value may have passed a None on the way, which is stored in times of ordinary
+channels as well.
 """
 
 from __future__ import annotations
@@ -49,6 +51,11 @@ _PLAIN_SEED = """EXISTS (
     SELECT 1 FROM checkpoints WHERE thread_id = :thread AND checkpoint_ns = :ns
     AND (checkpoint -> 'channel_values') ?| :channels
 )"""
+_NONE_SEED = """EXISTS (
+    SELECT 1 FROM checkpoints, unnest(:nullable) AS name
+    WHERE thread_id = :thread AND checkpoint_ns = :ns
+    AND jsonb_typeof(checkpoint -> 'channel_values' -> name) = 'null'
+)"""
 
 
 def doubt_of(
@@ -56,6 +63,7 @@ def doubt_of(
     habits: Habits,
     names: Any,
     channels: Sequence[str],
+    plain: Sequence[str] = (),
     *,
     head: bool,
 ) -> Statement | None:
@@ -66,6 +74,7 @@ def doubt_of(
         habits: what the saver's class does.
         names: the `configurable` part of the config.
         channels: those whose history came without a seed.
+        plain: those whose seed is no snapshot.
         head: whether the target had the thread's greatest id when it was read. In Postgres
             rows come by pages from the target's id down, so a head loses nothing.
 
@@ -74,13 +83,15 @@ def doubt_of(
     target = names.get("checkpoint_id") or None
     head = head or target is None
     terms = []
-    if habits.late_parents and not (postgres and head):
+    if channels and habits.late_parents and not (postgres and head):
         text = _LATE_PARENT.format(step=_STEP[family])
         terms.append(text if target else text.replace(":target", _HEAD))
-    if habits.second_page and not head:
+    if channels and habits.second_page and not head:
         terms.append(_SECOND_PAGE)
-    if habits.plain_seed:
+    if channels and habits.plain_seed:
         terms.append(_PLAIN_SEED)
+    if habits.none_seed:
+        terms.append(_NONE_SEED)
     if not terms:
         return None
     thread = names.get("thread_id")
@@ -89,6 +100,7 @@ def doubt_of(
         "ns": names.get("checkpoint_ns", ""),
         "target": target,
         "channels": list(channels),
+        "nullable": [*channels, *plain],
         "page": PAGE - 1,
     }
     return Statement(f"SELECT 1 WHERE {' OR '.join(terms)}", values)

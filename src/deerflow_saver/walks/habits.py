@@ -13,7 +13,7 @@ from deerflow_saver.walks.scenes import LIMIT, Scene, Write, holds_lock, replay
 __all__ = [
     "PAGE", "Habits", "Sight", "ahabits_of", "akeeps_lock", "defining", "few_variables_fail",
     "habits_of", "installed", "keeps_lock", "loses_late_parents", "loses_order",
-    "loses_second_page", "skips_plain_seed",
+    "loses_second_page", "skips_none_seed", "skips_plain_seed",
 ]  # fmt: skip
 
 _CLASSES = {
@@ -71,6 +71,18 @@ def skips_plain_seed(cls: type) -> Sight:
     return _seen(cls, scene, ["seed", "after"])
 
 
+def skips_none_seed(cls: type) -> Sight:
+    """Whether a None, stored like that, is walked past to an older value.
+
+    Where it ends the walk without being told as the seed, a reload gives the same.
+    """
+    scene = Scene(
+        [("1", None), ("2", "1"), ("3", "2")], [Write("2", "after")], "3", seed="1", none="2"
+    )
+    read = replay(cls, scene)
+    return Sight("seed" in read, [None, "after"], read)
+
+
 def loses_order(cls: type) -> Sight:
     """Whether parallel tasks' writes come in the order of their ids instead of their paths."""
     scene = Scene(
@@ -97,6 +109,7 @@ class Habits:
     late_parents: bool
     second_page: bool
     plain_seed: bool
+    none_seed: bool
 
     def only(self, allowed: Collection[str]) -> Habits:
         """The habits whose defects are answered."""
@@ -104,6 +117,7 @@ class Habits:
             late_parents=self.late_parents and "parent-sorts-after-child" in allowed,
             second_page=self.second_page and "postgres-first-page" in allowed,
             plain_seed=self.plain_seed and "postgres-plain-seed" in allowed,
+            none_seed=self.none_seed and "postgres-none-seed" in allowed,
         )
 
 
@@ -128,6 +142,7 @@ def habits_of(cls: type) -> Habits:
         late_parents=_suspects(loses_late_parents, cls),
         second_page=postgres and _suspects(loses_second_page, cls),
         plain_seed=postgres and _suspects(skips_plain_seed, cls),
+        none_seed=postgres and _suspects(skips_none_seed, cls),
     )
     return _habits.setdefault(cls, found)
 

@@ -26,6 +26,8 @@ class Rows:
     parents: dict[str, str | None]
     writes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     blobs: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    none: str | None = None
+    """The checkpoint whose row has the channel's key with JSON's null."""
 
     def answer(self, sql: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:
         """The rows Postgres would send."""
@@ -48,7 +50,7 @@ class Rows:
                 "checkpoint_id": cid,
                 "parent_checkpoint_id": self.parents[cid],
                 "ver_0": cid,
-                "hs_0": False,  # only snapshots leave a marker in the row
+                "hs_0": cid == self.none,  # of other values only snapshots leave a marker there
                 "hb_0": cid in self.blobs,
                 "inline_0": None,
             }

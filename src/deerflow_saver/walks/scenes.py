@@ -39,6 +39,7 @@ class Scene:
         writes: each stores its own task id as the value.
         target: id of the checkpoint.
         seed: checkpoint that stores the plain value `"seed"` for the channel.
+        none: checkpoint that stores None for it.
         few_variables: whether SQLite is told to bind `LIMIT` variables at most.
 
     """
@@ -47,6 +48,7 @@ class Scene:
     writes: Sequence[Write]
     target: str
     seed: str | None = None
+    none: str | None = None
     few_variables: bool = False
 
 
@@ -196,7 +198,7 @@ def _rows(scene: Scene) -> Any:
     from deerflow_saver.walks.imitation import Rows
 
     serde = JsonPlusSerializer()
-    rows = Rows(dict(scene.line))
+    rows = Rows(dict(scene.line), none=scene.none)
     for cid, task_id, path in scene.writes:
         kind, blob = serde.dumps_typed(task_id)
         write = {"type": kind, "blob": blob, "task_id": task_id, "task_path": path, "idx": 0}
@@ -225,6 +227,8 @@ def _calls(scene: Scene) -> Iterator[tuple[str, tuple[Any, ...]]]:
         checkpoint = {**empty_checkpoint(), "id": cid, "channel_versions": {CHANNEL: cid}}
         if cid == scene.seed:
             checkpoint["channel_values"] = {CHANNEL: "seed"}
+        elif cid == scene.none:
+            checkpoint["channel_values"] = {CHANNEL: None}
         yield "put", (_config(parent), checkpoint, {}, {CHANNEL: cid})
     for cid, task_id, path in scene.writes:
         yield "put_writes", (_config(cid), [(CHANNEL, task_id)], task_id, path)

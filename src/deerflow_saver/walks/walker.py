@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._arguments import configurable
 from deerflow_saver._plan import Plan, adrive, drive
@@ -33,7 +34,7 @@ __all__ = ["ANSWERS", "Walker"]
 ANSWERS = frozenset(
     {
         "parallel-write-order", "postgres-first-page", "parent-sorts-after-child",
-        "sqlite-bound-variables", "postgres-plain-seed", "alist-holds-lock",
+        "sqlite-bound-variables", "postgres-plain-seed", "postgres-none-seed", "alist-holds-lock",
     }
 )  # fmt: skip
 """Slugs of the defects that are answered here."""
@@ -119,9 +120,18 @@ class Walker:
             return (yield "base", channels)  # type: ignore[no-any-return]
         history = yield from self._in_parts(channels)
         seedless = [channel for channel in channels if "seed" not in history[channel]]
-        if seedless and (yield from self._doubtful(method, names, seedless, head=head)):
+        plain = self._plain(history, channels)
+        doubtful = seedless or plain
+        if doubtful and (yield from self._doubtful(method, names, seedless, plain, head=head)):
             return (yield "base", channels)  # type: ignore[no-any-return]
         return history
+
+    def _plain(self, history: History, channels: list[str]) -> list[str]:
+        """Channels that were ordinary ones once, where that may have hidden a None."""
+        if self._family != "postgres" or "postgres-none-seed" not in self._allowed:
+            return []
+        found = [channel for channel in channels if "seed" in history[channel]]
+        return [name for name in found if not isinstance(history[name]["seed"], _DeltaSnapshot)]
 
     def _in_parts(self, channels: list[str]) -> Plan[History]:
         """The saver's own history, of fewer channels at a time where SQLite binds too much."""
@@ -136,13 +146,15 @@ class Walker:
         first = yield from self._in_parts(channels[:middle])
         return {**first, **(yield from self._in_parts(channels[middle:]))}
 
-    def _doubtful(self, method: str, names: Any, channels: list[str], *, head: bool) -> Plan[bool]:
+    def _doubtful(
+        self, method: str, names: Any, channels: list[str], plain: list[str], *, head: bool
+    ) -> Plan[bool]:
         """Whether the walk may have lost rows, as far as that is answered here."""
         cls = defining(type(self._saver), method)
         if self._family not in {"sqlite", "postgres"} or cls is BaseCheckpointSaver:
             return False
         habits = (yield "habits", cls).only(self._allowed)
-        statement = doubt_of(self._family, habits, names, channels, head=head)
+        statement = doubt_of(self._family, habits, names, channels, plain, head=head)
         if statement is None:
             return False
         try:
