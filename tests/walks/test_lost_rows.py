@@ -10,7 +10,7 @@ import pytest
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver import CachedHistorySaver, fixes
-from deerflow_saver.walks import walker
+from deerflow_saver.walks import asking, habits, walker
 from support.savers import CASES, SaverCase, Storage, every_case
 from walks.lines import Face, values
 
@@ -172,6 +172,39 @@ async def test_a_none_is_seen_while_the_thread_is_written_through_the_wrapper(
         for _ in range(3):
             assert await face.values("3") == [None, "after"]
             assert await wrapped(case, raw).values("3") == [None, "after"]
+
+
+@every_postgres
+@pytest.mark.parametrize("none", [True, False], ids=["None", "no None"])
+async def test_whether_a_none_is_stored_is_asked_and_answered_once(
+    case: SaverCase, storage: Storage, none: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[bool] = []
+
+    def ask(saver: Any, statement: Any) -> Any:
+        found = asking.ask(saver, statement)
+        answers.append(bool(found))
+        return found
+
+    async def aask(saver: Any, statement: Any) -> Any:
+        found = await asking.aask(saver, statement)
+        answers.append(bool(found))
+        return found
+
+    monkeypatch.setattr(walker, "ask", ask)
+    monkeypatch.setattr(walker, "aask", aask)
+    async with case.aopen(storage) as raw:
+        if not habits.skips_none_seed(type(raw)).wrong:
+            pytest.skip("this release does not walk past it")
+        plain = Face(case, raw)
+        await plain.put("1", None, ["plain"])
+        await (plain.put_none("2", "1") if none else plain.put("2", "1"))
+        await plain.put("3", "2")
+        face = wrapped(case, raw)
+        face.saver._self_core.shared.track(["log"])
+        await face.call("get_tuple", {"configurable": {"thread_id": "thread"}})
+        assert await face.values("3") == [None if none else ["plain"]]
+        assert answers == [none]
 
 
 async def limit_variables(raw: Any, case: SaverCase, number: int) -> None:

@@ -52,7 +52,7 @@ _PLAIN_SEED = """EXISTS (
     AND (checkpoint -> 'channel_values') ?| :channels
 )"""
 _NONE_SEED = """EXISTS (
-    SELECT 1 FROM checkpoints, unnest(:nullable) AS name
+    SELECT 1 FROM checkpoints, unnest(CAST(:nullable AS text[])) AS name
     WHERE thread_id = :thread AND checkpoint_ns = :ns
     AND jsonb_typeof(checkpoint -> 'channel_values' -> name) = 'null'
 )"""
