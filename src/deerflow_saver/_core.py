@@ -19,7 +19,7 @@ from deerflow_saver.fixes import failed_writes_kept_checkpoint
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.isolation import Isolation, Serde
 from deerflow_saver.history.minting import now
-from deerflow_saver.history.reader import Flights
+from deerflow_saver.history.reader import Flights, always_delta
 from deerflow_saver.walks.paths import RememberedPaths
 from deerflow_saver.walks.walker import Walker
 
@@ -77,7 +77,8 @@ class Shared:
         """Slugs of `deerflow_saver.fixes` that are on."""
         self.flights = Flights()
         self.paths = RememberedPaths()
-        self.heads: Recent[ChainKey, str] = Recent(_HEADS)
+        self.heads: Recent[ChainKey, tuple[str, frozenset[str]]] = Recent(_HEADS)
+        """Ids of newest checkpoints, and their channels that were delta from the first step on."""
         self.lost = FailedWrites(failed_writes_kept_checkpoint.here)
         self._knowledge = _knowledge_of(cache, prefix)
         self._lock = threading.Lock()
@@ -196,12 +197,16 @@ class Core:
         """Note a row that was read as the newest of its thread and namespace."""
         key = self.key(row.config) if self.walker.heads_help else None
         if key is not None:
-            self.shared.heads.keep(key, row.checkpoint["id"])
+            self.shared.heads.keep(key, (row.checkpoint["id"], always_delta(row.metadata)))
 
-    def at_head(self, config: Any) -> bool:
-        """Whether the config's checkpoint had the greatest id of its thread when it was read."""
+    def at_head(self, config: Any) -> frozenset[str] | None:
+        """If the config's checkpoint was read as its thread's head, what was delta from the start.
+
+        None if it was not, or if that is not known.
+        """
         cid, key = configurable(config).get("checkpoint_id"), self.key(config)
-        return key is not None and cid is not None and self.shared.heads.get(key) == cid
+        known = self.shared.heads.get(key) if key is not None else None
+        return known[1] if known is not None and known[0] == cid else None
 
     def existing(self, config: Any) -> tuple[ChainKey, Chain] | None:
         """The chain of a config if there is one; none is made."""

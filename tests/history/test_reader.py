@@ -12,7 +12,15 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._plan import drive
 from deerflow_saver.history.chain import Chain
-from deerflow_saver.history.reader import Flights, Reading, Result, depth_of, read
+from deerflow_saver.history.reader import (
+    COUNTERS,
+    Flights,
+    Reading,
+    Result,
+    always_delta,
+    depth_of,
+    read,
+)
 from deerflow_saver.history.segment import View
 
 SERDE = JsonPlusSerializer()
@@ -268,3 +276,20 @@ def test_objects_that_a_finished_run_left_in_a_cycle_are_given_again() -> None:
         del cycle
     assert given[-1] == given[-2] == given[-3]
     assert saver.asked == ["history"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "channels"),
+    [
+        ({"step": 2, COUNTERS: {"a": (3, 4), "b": (3, 3)}}, {"a"}),  # b began a step later
+        ({"step": -1, COUNTERS: {"a": [0, 1]}}, {"a"}),
+        ({"step": 2, COUNTERS: {"a": (1,)}}, set()),
+        ({"step": 2}, set()),
+        ({"step": None, COUNTERS: {"a": (3, 4)}}, set()),
+        ({COUNTERS: {"a": (3, 4)}}, set()),
+    ],
+)
+def test_a_channel_was_always_delta_if_its_counter_covers_every_step(
+    metadata: dict[str, Any], channels: set[str]
+) -> None:
+    assert always_delta(metadata) == channels

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver import CachedHistorySaver, fixes
 from deerflow_saver.walks import asking, habits, walker
+from support.conversation import conversation, question, thread
 from support.savers import CASES, SaverCase, Storage, every_case
 from walks.lines import Face, values
 
@@ -205,6 +207,26 @@ async def test_whether_a_none_is_stored_is_asked_and_answered_once(
         await face.call("get_tuple", {"configurable": {"thread_id": "thread"}})
         assert await face.values("3") == [None if none else ["plain"]]
         assert answers == [none]
+
+
+def test_no_none_is_asked_for_where_a_head_was_delta_from_its_first_step(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def ask(saver: Any, statement: Any) -> Any:
+        asked.append(statement.values["nullable"])
+        return asking.ask(saver, statement)
+
+    monkeypatch.setattr(walker, "ask", ask)
+    with PostgresSaver.from_conn_string(postgres_database) as raw:
+        raw.setup()
+        conversation(raw).invoke(question(0), thread())
+        saver = CachedHistorySaver(raw)
+        values = conversation(saver).get_state(thread()).values
+        assert values == conversation(raw).get_state(thread()).values
+        assert saver.cache_info().walks == 1
+        assert not any(asked)
 
 
 async def limit_variables(raw: Any, case: SaverCase, number: int) -> None:

@@ -150,6 +150,21 @@ def overdue_of(metadata: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name for name, pair in metadata[COUNTERS].items() if int(pair[1]) > _BOUND)
 
 
+def always_delta(metadata: Mapping[str, Any]) -> frozenset[str]:
+    """Channels that were delta, without a snapshot, in every superstep of the thread.
+
+    Steps begin at -1 (LangGraph's `CheckpointMetadata`), so a checkpoint of step n ends n + 2
+    supersteps at most; a channel that turned delta later has counted fewer.
+    """
+    counters, step = metadata.get(COUNTERS), metadata.get("step")
+    if not isinstance(counters, Mapping) or not isinstance(step, int):
+        return frozenset()
+    try:
+        return frozenset(name for name, pair in counters.items() if int(pair[1]) >= step + 2)
+    except (TypeError, ValueError, IndexError):
+        return frozenset()
+
+
 def read(chain_of: Callable[[], Chain], reading: Reading, flights: Flights) -> Plan[Result]:
     """Answer `reading`, exactly as the wrapped saver would."""
     waited = False

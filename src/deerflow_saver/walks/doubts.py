@@ -63,7 +63,7 @@ def doubt_of(
     habits: Habits,
     names: Any,
     channels: Sequence[str],
-    plain: Sequence[str] = (),
+    nullable: Sequence[str] = (),
     *,
     head: bool,
 ) -> Statement | None:
@@ -74,7 +74,7 @@ def doubt_of(
         habits: what the saver's class does.
         names: the `configurable` part of the config.
         channels: those whose history came without a seed.
-        plain: those whose seed is no snapshot.
+        nullable: those whose history may have passed a stored None.
         head: whether the target had the thread's greatest id when it was read. In Postgres
             rows come by pages from the target's id down, so a head loses nothing.
 
@@ -90,7 +90,7 @@ def doubt_of(
         terms.append(_SECOND_PAGE)
     if channels and habits.plain_seed:
         terms.append(_PLAIN_SEED)
-    if habits.none_seed:
+    if nullable and habits.none_seed:
         terms.append(_NONE_SEED)
     if not terms:
         return None
@@ -100,7 +100,7 @@ def doubt_of(
         "ns": names.get("checkpoint_ns", ""),
         "target": target,
         "channels": list(channels),
-        "nullable": [*channels, *plain],
+        "nullable": list(nullable),
         "page": PAGE - 1,
     }
     return Statement(f"SELECT 1 WHERE {' OR '.join(terms)}", values)

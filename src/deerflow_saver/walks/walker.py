@@ -76,8 +76,12 @@ class Walker:
 
     # -- histories -------------------------------------------------------------------------
 
-    def walk(self, config: Any, channels: Sequence[str], *, head: bool) -> History:
-        """The history below a checkpoint; `head`: it had the thread's greatest id."""
+    def walk(self, config: Any, channels: Sequence[str], *, head: frozenset[str] | None) -> History:
+        """The history below a checkpoint.
+
+        `head`: if it had the thread's greatest id, its channels that were delta, without a
+        snapshot, since the thread's first step.
+        """
         saver = self._saver
         if self._family is None or on_own_loop(saver):
             return saver.get_delta_channel_history(config=config, channels=list(channels))  # type: ignore[no-any-return]
@@ -94,7 +98,9 @@ class Walker:
         plan = self._walked("get_delta_channel_history", config, list(channels), head=head)
         return drive(plan, calls)
 
-    async def awalk(self, config: Any, channels: Sequence[str], *, head: bool) -> History:
+    async def awalk(
+        self, config: Any, channels: Sequence[str], *, head: frozenset[str] | None
+    ) -> History:
         """`walk` on the async face."""
         saver = self._saver
         if self._family is None:
@@ -113,25 +119,32 @@ class Walker:
         return await adrive(plan, calls)
 
     def _walked(
-        self, method: str, config: Any, channels: list[str], *, head: bool
+        self, method: str, config: Any, channels: list[str], *, head: frozenset[str] | None
     ) -> Plan[History]:
         names = configurable(config)
         if self.paths is not None and (yield from self.paths.disordered(names, channels)):
             return (yield "base", channels)  # type: ignore[no-any-return]
         history = yield from self._in_parts(channels)
         seedless = [channel for channel in channels if "seed" not in history[channel]]
-        plain = self._plain(history, channels)
-        doubtful = seedless or plain
-        if doubtful and (yield from self._doubtful(method, names, seedless, plain, head=head)):
+        nullable = self._nullable(history, channels, head or frozenset())
+        if (seedless or nullable) and (
+            yield from self._doubtful(method, names, seedless, nullable, head=head is not None)
+        ):
             return (yield "base", channels)  # type: ignore[no-any-return]
         return history
 
-    def _plain(self, history: History, channels: list[str]) -> list[str]:
-        """Channels that were ordinary ones once, where that may have hidden a None."""
+    def _nullable(
+        self, history: History, channels: list[str], always_delta: frozenset[str]
+    ) -> list[str]:
+        """Channels that may have been ordinary ones once, where that may have hidden a None."""
         if self._family != "postgres" or "postgres-none-seed" not in self._allowed:
             return []
-        found = [channel for channel in channels if "seed" in history[channel]]
-        return [name for name in found if not isinstance(history[name]["seed"], _DeltaSnapshot)]
+        return [
+            name
+            for name in channels
+            if name not in always_delta
+            and not isinstance(history[name].get("seed"), _DeltaSnapshot)
+        ]
 
     def _in_parts(self, channels: list[str]) -> Plan[History]:
         """The saver's own history, of fewer channels at a time where SQLite binds too much."""
@@ -147,14 +160,14 @@ class Walker:
         return {**first, **(yield from self._in_parts(channels[middle:]))}
 
     def _doubtful(
-        self, method: str, names: Any, channels: list[str], plain: list[str], *, head: bool
+        self, method: str, names: Any, channels: list[str], nullable: list[str], *, head: bool
     ) -> Plan[bool]:
         """Whether the walk may have lost rows, as far as that is answered here."""
         cls = defining(type(self._saver), method)
         if self._family not in {"sqlite", "postgres"} or cls is BaseCheckpointSaver:
             return False
         habits = (yield "habits", cls).only(self._allowed)
-        statement = doubt_of(self._family, habits, names, channels, plain, head=head)
+        statement = doubt_of(self._family, habits, names, channels, nullable, head=head)
         if statement is None:
             return False
         try:
