@@ -13,6 +13,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from deerflow_saver import channel_mode as cm
 from deerflow_saver.channel_mode.marker import absent_channels
 from deerflow_saver.errors import InvalidConfigError
+from deerflow_saver.guard.policy import ALLOW_KEY
 from support.modes import compiled, thread
 
 INTERNAL = "__deerflow_checkpoint_channel_mode"
@@ -66,8 +67,8 @@ def test_no_mode_is_injected_that_is_none() -> None:
 
 def test_what_a_request_forges_is_discarded() -> None:
     forged: Any = {
-        "configurable": {"thread_id": "1", INTERNAL: "delta", MARKER: "delta"},
-        "context": {INTERNAL: "delta", "user": "u"},
+        "configurable": {"thread_id": "1", INTERNAL: "delta", MARKER: "delta", ALLOW_KEY: "me"},
+        "context": {INTERNAL: "delta", "user": "u", ALLOW_KEY: True},
         "metadata": {MARKER: "delta"},
     }
     before = copy.deepcopy(forged)

@@ -27,6 +27,7 @@ __all__ = [
     "COUNTERS_METADATA_KEY",
     "DELTA_CHANNELS_METADATA_KEY",
     "INTERNAL_CHECKPOINT_MODE_KEY",
+    "OVERRIDE_KEY",
     "Absent",
     "absent_channels",
     "ambient_mode_hidden",
@@ -40,6 +41,7 @@ __all__ = [
     "shows_delta",
     "state_snapshot_uses_delta",
     "with_checkpoint_mode",
+    "without_mode",
 ]
 
 INTERNAL_CHECKPOINT_MODE_KEY = "__deerflow_checkpoint_channel_mode"
@@ -50,6 +52,9 @@ DELTA_CHANNELS_METADATA_KEY = "deerflow_delta_channels"
 """In a checkpoint's metadata: the delta channels the guard knows of."""
 COUNTERS_METADATA_KEY = "counters_since_delta_snapshot"
 """In a checkpoint's metadata: LangGraph's updates and supersteps since each channel's snapshot."""
+
+OVERRIDE_KEY = "__deerflow_allow_non_head_write"
+"""In `configurable`: lets a call past the guard, so it is an administrator's to set."""
 
 _STORED = (CHECKPOINT_MODE_METADATA_KEY, DELTA_CHANNELS_METADATA_KEY, COUNTERS_METADATA_KEY)
 """What tells a delta thread in stored metadata: nobody's to claim in a config."""
@@ -105,12 +110,25 @@ def with_checkpoint_mode(
 
 
 def discard_internal_mode(config: RunnableConfig | None) -> RunnableConfig:
-    """A copy of a request's config without any claim to a mode, for whoever builds run configs."""
-    copied = _copied(config, "configurable", "metadata", "context")
-    for name in ("configurable", "metadata", "context"):
+    """A copy of a request's config without what a client may not set, for those who build configs.
+
+    That is any claim to a mode, and the override of the guard.
+    """
+    return _without(config, (INTERNAL_CHECKPOINT_MODE_KEY, OVERRIDE_KEY, *_STORED))
+
+
+def without_mode(config: RunnableConfig | None) -> RunnableConfig:
+    """A copy of a config of this process's own without any claim to a mode."""
+    return _without(config, (INTERNAL_CHECKPOINT_MODE_KEY, *_STORED))
+
+
+def _without(config: RunnableConfig | None, keys: tuple[str, ...]) -> RunnableConfig:
+    sections = ("configurable", "metadata", "context")
+    copied = _copied(config, *sections)
+    for name in sections:
         section = cast("dict[str, Any]", copied).get(name)
         if isinstance(section, dict):
-            for key in (INTERNAL_CHECKPOINT_MODE_KEY, *_STORED):
+            for key in keys:
                 section.pop(key, None)
     return copied
 
@@ -135,7 +153,7 @@ def ambient_mode_hidden() -> Iterator[None]:
     if not around or not claims_mode(around):
         yield
         return
-    token = var_child_runnable_config.set(discard_internal_mode(around))
+    token = var_child_runnable_config.set(without_mode(around))
     try:
         yield
     finally:

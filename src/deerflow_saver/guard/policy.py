@@ -13,6 +13,7 @@ from deerflow_saver.channel_mode.marker import (
     CHECKPOINT_MODE_METADATA_KEY,
     COUNTERS_METADATA_KEY,
     DELTA_CHANNELS_METADATA_KEY,
+    OVERRIDE_KEY,
 )
 from deerflow_saver.errors import InvalidConfigError
 
@@ -26,7 +27,7 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 MARKER = DELTA_CHANNELS_METADATA_KEY
 """Metadata key: the delta channels of a namespace, handed down from parent to child."""
-ALLOW_KEY = "__deerflow_allow_non_head_write"
+ALLOW_KEY = OVERRIDE_KEY
 """Config key of the override for one call or run."""
 
 _EXIT_ANCHOR_STEP = -2

@@ -21,6 +21,19 @@ from deerflow_saver.state.channels import (
     graph_state_schema,
     graph_writable_channels,
 )
+from deerflow_saver.state.compacting import (
+    ThreadCompactionResult,
+)
+from deerflow_saver.state.compaction import (
+    acompact_thread,
+    compact_thread,
+)
+from deerflow_saver.state.compaction_errors import (
+    ContextCompactionBusy,
+    ContextCompactionDisabled,
+    ContextCompactionFailed,
+    ThreadCheckpointNotFoundError,
+)
 from deerflow_saver.state.delta import (
     DELTA_MESSAGES_FIELD,
     ReducerDeltaChannel,
@@ -99,6 +112,10 @@ from deerflow_saver.state.schema import (
     get_thread_state_schema,
     normalize_middleware_state_schemas,
 )
+from deerflow_saver.state.summaries import (
+    Compaction,
+    CompactionRequest,
+)
 from deerflow_saver.state.thread_state import (
     THREAD_STATE_REDUCER_FIELDS,
     DeltaThreadState,
@@ -113,7 +130,12 @@ __all__ = [
     "CheckpointParentMissingError",
     "CheckpointResumeError",
     "CheckpointStateAccessor",
+    "Compaction",
+    "CompactionRequest",
     "CompiledGraphCache",
+    "ContextCompactionBusy",
+    "ContextCompactionDisabled",
+    "ContextCompactionFailed",
     "DeltaThreadState",
     "Hold",
     "LinearizedResume",
@@ -123,6 +145,8 @@ __all__ = [
     "RawCheckpointReadAccessor",
     "RawCheckpointSnapshot",
     "ReducerDeltaChannel",
+    "ThreadCheckpointNotFoundError",
+    "ThreadCompactionResult",
     "ThreadLock",
     "ThreadLockError",
     "ThreadLockLostError",
@@ -130,6 +154,7 @@ __all__ = [
     "ThreadLockTimeoutError",
     "ThreadState",
     "UnknownStateFieldError",
+    "acompact_thread",
     "adapt_state_schema_for_mode",
     "afind_base_before_message",
     "afind_checkpoint_before_message",
@@ -140,6 +165,7 @@ __all__ = [
     "checkpoint_configurable",
     "checkpoint_messages",
     "checkpoint_metadata",
+    "compact_thread",
     "delta_field",
     "delta_messages_field",
     "find_base_before_message",

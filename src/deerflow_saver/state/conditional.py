@@ -23,20 +23,26 @@ from deerflow_saver.guard.guard import Guard
 from deerflow_saver.guard.locks import locks_of
 from deerflow_saver.guard.making import guard_of
 from deerflow_saver.guard.plans import guarded_put, guarded_read, guarded_writes
+from deerflow_saver.guard.policy import Policy
 from deerflow_saver.guard.state import GuardState
 
 __all__ = ["ConditionalSaver", "conditional"]
 
 
-def conditional(saver: Any) -> Any:
+def conditional(saver: Any, policy: Policy = "refuse") -> Any:
     """`saver` such that what is written depends on what was read.
 
     A wrapper's cache need not see these writes: to it they are another process's.
+
+    Args:
+        saver: a raw saver or a wrapper.
+        policy: `"refuse"` for delta threads only, `"refuse-all"` for full ones as well.
+
     """
     guard = getattr(saver, "guard", None)
-    if isinstance(guard, Guard) and guard.policy in {"refuse", "refuse-all"}:
+    if isinstance(guard, Guard) and guard.policy in {policy, "refuse-all"}:
         return saver
-    return ConditionalSaver(saver.inner if hasattr(saver, "cache_info") else saver)
+    return ConditionalSaver(saver.inner if hasattr(saver, "cache_info") else saver, policy)
 
 
 def _unreported(_event: GuardEvent) -> None:
@@ -44,25 +50,28 @@ def _unreported(_event: GuardEvent) -> None:
 
 
 class ConditionalSaver(wrapt.BaseObjectProxy[Any]):
-    """A saver that refuses, in delta threads, a write that does not continue what was read."""
+    """A saver that refuses a write that does not continue what was read."""
 
     _self_guarded: Guarded
+    _self_policy: Policy
 
-    def __init__(self, saver: Any) -> None:
+    def __init__(self, saver: Any, policy: Policy = "refuse") -> None:
         """Guard the calls made through this object."""
         super().__init__(saver)
+        self._self_policy = policy
         state = GuardState(locks_of(saver))
         storage = traits_of(saver).kind == "storage"
-        guard = guard_of(saver, state, _unreported, "refuse", storage=storage, strict=False)
+        guard = guard_of(saver, state, _unreported, policy, storage=storage, strict=False)
         self._self_guarded = Guarded(guard, lambda call: run(saver, call))
 
     def __copy__(self) -> ConditionalSaver:
         """LangGraph sets attributes on copies."""
-        return ConditionalSaver(copy.copy(self.__wrapped__))
+        return ConditionalSaver(copy.copy(self.__wrapped__), self._self_policy)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> ConditionalSaver:
         """The clone with that msgpack allowlist, as conditional."""
-        return ConditionalSaver(self.__wrapped__.with_allowlist(extra_allowlist))
+        allowing = self.__wrapped__.with_allowlist(extra_allowlist)
+        return ConditionalSaver(allowing, self._self_policy)
 
     def get_tuple(self, *args: Any, **kwargs: Any) -> Any:
         """The row; it is remembered what the caller has seen."""

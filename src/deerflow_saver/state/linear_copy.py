@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from langgraph._internal._typing import MISSING
 from langgraph.channels.base import BaseChannel
+from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
@@ -29,6 +30,7 @@ __all__ = [
     "delta_names",
     "hydrated",
     "linear_copy",
+    "stored_form",
     "visible",
 ]
 
@@ -91,7 +93,12 @@ def _apply_command(channels: Channels, pending: Iterable[tuple[str, str, Any]]) 
 
 
 def linear_copy(
-    source: Source, head: Any, specs: Mapping[str, Any], nodes: Mapping[str, Any], version: Any
+    source: Source,
+    head: Any,
+    specs: Mapping[str, Any],
+    nodes: Mapping[str, Any],
+    version: Any,
+    replaced: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The checkpoint that puts the source's content on top of `head`.
 
@@ -102,15 +109,17 @@ def linear_copy(
         nodes: the graph's nodes, for what they are triggered by.
         version: a channel version greater than all of either row's: all channels get it, so
             that what is stored for older versions stays theirs.
+        replaced: what channels store instead of the source's values (`stored_form`). No node
+            is started by it.
 
     """
-    old = source.row.checkpoint
-    names = {*old["channel_versions"], *delta_names(specs), *source.written}
+    old, replaced = source.row.checkpoint, replaced or {}
+    names = {*old["channel_versions"], *delta_names(specs), *source.written, *replaced}
     return {
         "v": max(LATEST_VERSION, old["v"]),
         "id": str(uuid6(clock_seq=head.metadata.get("step", 0))),
         "ts": datetime.now(UTC).isoformat(),
-        "channel_values": _values(source),
+        "channel_values": {**_values(source), **replaced},
         "channel_versions": dict.fromkeys(names, version),
         "versions_seen": _seen(source, names, nodes, version),
         "updated_channels": _updated(source),
@@ -128,6 +137,17 @@ def _values(source: Source) -> dict[str, Any]:
         elif name in stored:
             values[name] = stored[name]
     return values
+
+
+def stored_form(spec: Any, value: Any) -> Any:
+    """What a checkpoint stores for a channel that holds `value`: its reducer merges nothing."""
+    if isinstance(spec, DeltaChannel):
+        return _DeltaSnapshot(value)
+    if isinstance(spec, BinaryOperatorAggregate):
+        return value
+    channel = spec.from_checkpoint(MISSING)
+    channel.update([value])
+    return channel.checkpoint()
 
 
 def _updated(source: Source) -> list[str] | None:

@@ -18,7 +18,14 @@ from langgraph.types import Command, Interrupt
 
 from deerflow_saver.state.linear_copy import NULL_TASK_ID
 
-__all__ = ["Questions", "Unanswerable", "questions_of", "refuse_idle_answer", "translated"]
+__all__ = [
+    "Questions",
+    "Unanswerable",
+    "questions_of",
+    "refuse_idle_answer",
+    "scheduled_tasks",
+    "translated",
+]
 
 _INTERRUPT = "__interrupt__"
 _RESUME = "__resume__"
@@ -65,7 +72,7 @@ def questions_of(
     asked = {task_id: value for task_id, channel, value in rows if channel == _INTERRUPT}
     if not asked:
         return Questions({}, {})
-    before, after = _tasks(graph, old, serde), _tasks(graph, new, serde)
+    before, after = scheduled_tasks(graph, old, serde), scheduled_tasks(graph, new, serde)
     places = {place: task_id for task_id, place in after.items()}
     writes: dict[str, list[tuple[str, Any]]] = {}
     ids: dict[str, str] = {}
@@ -89,12 +96,12 @@ def refuse_idle_answer(graph: Any, given: Any, new: Stored, serde: Any) -> None:
         Unanswerable: `given` is such an answer.
 
     """
-    if getattr(given, "resume", None) is not None and not _tasks(graph, new, serde):
+    if getattr(given, "resume", None) is not None and not scheduled_tasks(graph, new, serde):
         msg = "no interrupt waits there, and no task is left to run"
         raise Unanswerable(msg)
 
 
-def _tasks(graph: Any, stored: Stored, serde: Any) -> dict[str, tuple[str, Any]]:
+def scheduled_tasks(graph: Any, stored: Stored, serde: Any) -> dict[str, tuple[str, Any]]:
     """The tasks that LangGraph schedules at a checkpoint: `{id: (name, path)}`."""
     checkpoint, metadata = stored
     scratch = InMemorySaver(serde=serde)

@@ -18,8 +18,8 @@ from deerflow_saver.channel_mode.gate import async_calls, sync_calls
 from deerflow_saver.channel_mode.marker import (
     ambient_mode_hidden,
     claims_mode,
-    discard_internal_mode,
     with_checkpoint_mode,
+    without_mode,
 )
 from deerflow_saver.state.channels import channels_at, graph_at
 from deerflow_saver.state.gated import GatedSaver
@@ -72,7 +72,7 @@ def route_of(
     found = graph_at(graph, checkpoint_ns)
     called: Any = copy.copy(found if isinstance(found, Pregel) else graph)
     if called.config:
-        called.config = discard_internal_mode(called.config)
+        called.config = without_mode(called.config)
     per_thread = called.checkpointer is True
     called.checkpointer = _gated(graph, checkpointer) if mode == "full" else checkpointer
     if checkpoint_ns and isinstance(found, Pregel):
@@ -98,7 +98,7 @@ def public(snapshot: Any) -> Any:
     """A snapshot without what is internal in its config: the mode, a lent saver."""
     if not isinstance(snapshot, StateSnapshot) or not claims_mode(snapshot.config):
         return snapshot
-    config = discard_internal_mode(snapshot.config)
+    config = without_mode(snapshot.config)
     config["configurable"].pop(_LENT_CHECKPOINTER, None)
     config.pop("metadata", None)
     return snapshot._replace(config=config)

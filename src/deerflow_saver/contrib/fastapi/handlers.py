@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,8 +15,18 @@ from deerflow_saver.errors import (
     RefusedWriteError,
     UnknownStateFieldError,
 )
+from deerflow_saver.state.compaction_errors import (
+    ContextCompactionBusy,
+    ContextCompactionDisabled,
+    ContextCompactionFailed,
+    ThreadCheckpointNotFoundError,
+)
+from deerflow_saver.state.lock_errors import ThreadLockLostError, ThreadLockTimeoutError
+from deerflow_saver.state.resume_errors import CheckpointResumeError
 
 __all__ = ["install_error_handlers"]
+
+logger = logging.getLogger("deerflow_saver")
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -27,12 +38,24 @@ def install_error_handlers(app: FastAPI) -> None:
     | `CheckpointModeReconfigurationError` | 503 | the text |
     | `RefusedWriteError` (the guard's) | 409 | the text, and fields of their own |
     | `UnknownStateFieldError` | 422 | the text |
+    | `CheckpointResumeError` | 409 | the text, and why |
+    | `ContextCompactionDisabled`, `ContextCompactionBusy` | 409 | the text |
+    | `ContextCompactionFailed` | 500 | `Failed to compact thread context.` |
+    | `ThreadCheckpointNotFoundError` | 404 | the text |
+    | `ThreadLockTimeoutError`, `ThreadLockLostError` | 503 | `Thread <id> is busy. Try again.` |
     """
     handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[JSONResponse]]] = {
         CheckpointModeMismatchError: _mismatch,
         CheckpointModeReconfigurationError: _reconfiguration,
         RefusedWriteError: _refused,
         UnknownStateFieldError: _unknown_fields,
+        CheckpointResumeError: _not_resumed,
+        ContextCompactionDisabled: _conflict,
+        ContextCompactionBusy: _conflict,
+        ContextCompactionFailed: _not_compacted,
+        ThreadCheckpointNotFoundError: _not_found,
+        ThreadLockTimeoutError: _locked,
+        ThreadLockLostError: _locked,
     }
     for error, handler in handlers.items():
         app.add_exception_handler(error, handler)
@@ -60,3 +83,32 @@ async def _refused(_: Request, error: RefusedWriteError) -> JSONResponse:
 
 async def _unknown_fields(_: Request, error: UnknownStateFieldError) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 422)
+
+
+async def _not_resumed(_: Request, error: CheckpointResumeError) -> JSONResponse:
+    refused = {
+        "detail": str(error),
+        "error": "resume_refused",
+        "reason": " ".join(getattr(error, "__notes__", ())),
+        "checkpoint_id": error.checkpoint_id,
+    }
+    return JSONResponse(refused, 409)
+
+
+async def _conflict(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 409)
+
+
+async def _not_compacted(_: Request, error: ContextCompactionFailed) -> JSONResponse:
+    # Why is the summariser's affair, and nothing for a client
+    logger.error("a thread could not be compacted", exc_info=error)
+    return JSONResponse({"detail": "Failed to compact thread context."}, 500)
+
+
+async def _not_found(_: Request, error: ThreadCheckpointNotFoundError) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 404)
+
+
+async def _locked(_: Request, error: ThreadLockTimeoutError | ThreadLockLostError) -> JSONResponse:
+    busy = {"detail": f"Thread {error.thread_id} is busy. Try again."}
+    return JSONResponse(busy, 503, headers={"Retry-After": "1"})

@@ -13,6 +13,8 @@ from deerflow_saver._arguments import configurable
 __all__ = [
     "BranchRequest",
     "BranchResponse",
+    "CompactRequest",
+    "CompactResponse",
     "HistoryRequest",
     "Problem",
     "StateResponse",
@@ -142,6 +144,38 @@ class BranchResponse(BaseModel):
     base_checkpoint_id: str | None = Field(
         description="Where the turn began, in the parent thread; None if nothing was before it."
     )
+
+
+class CompactRequest(BaseModel):
+    """How much of a thread is to stay."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    keep: int | None = Field(
+        None,
+        ge=0,
+        le=1_000_000,
+        strict=True,
+        description="So many of the newest messages, about; by default the summariser's choice.",
+    )
+    force: bool = Field(
+        default=True, strict=True, description="Even if the summariser's trigger is not reached."
+    )
+
+
+class CompactResponse(BaseModel):
+    """What a compaction did."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    thread_id: str
+    compacted: bool
+    reason: str | None = Field(description="`not_enough_messages` if nothing was done.")
+    removed_message_count: int
+    preserved_message_count: int
+    summary_updated: bool
+    checkpoint_id: str | None = Field(description="The new head; None if nothing was done.")
+    total_tokens: int = Field(description="What the messages took before; an estimate.")
 
 
 def _task(task: Any) -> TaskResponse:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request
 
 from deerflow_saver.contrib.fastapi.branching import branch
+from deerflow_saver.contrib.fastapi.limits import DEFAULT_MAX_BODY_BYTES, limited_route
 from deerflow_saver.contrib.fastapi.models import (
     BranchRequest,
     BranchResponse,
+    CompactRequest,
+    CompactResponse,
     HistoryRequest,
     Problem,
     StateResponse,
@@ -22,6 +25,8 @@ from deerflow_saver.contrib.fastapi.models import (
 from deerflow_saver.contrib.fastapi.values import storable
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.state.ancestry import exists
+from deerflow_saver.state.compaction import acompact_thread
+from deerflow_saver.state.locks import ThreadLock
 
 __all__ = ["state_router"]
 
@@ -33,6 +38,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The body is no JSON"},
     404: {"model": Problem, "description": "No such thread or checkpoint"},
     409: {"model": Problem, "description": "The thread is in a state that forbids it"},
+    413: {"model": Problem, "description": "The body is too large"},
     422: {"model": Problem, "description": "The request makes no sense for this thread"},
     503: {"model": Problem, "description": "This process cannot serve the thread"},
 }
@@ -44,8 +50,12 @@ def state_router(
     prefix: str = "/threads",
     messages: str = "messages",
     not_inherited: Collection[str] = ("sandbox", "thread_data"),
+    summarizer: Provider | None = None,
+    summary_channel: str | None = None,
+    lock: ThreadLock | None = None,
+    max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
 ) -> APIRouter:
-    """Routes to read, page, set and branch thread state.
+    """Routes to read, page, set, branch and compact thread state.
 
     The application still has to authorise (`include_router(..., dependencies=[...])`), to
     call `install_error_handlers`, and to keep runs and updates of a thread apart.
@@ -55,19 +65,39 @@ def state_router(
             with an async face (`CheckpointStateAccessor`, or what `aopen_state_accessor`
             gives); may be async.
         prefix: of all paths.
-        messages: the channel of messages, by which turns are told for branches.
+        messages: the channel of messages, by which turns are told for branches, and which is
+            compacted.
         not_inherited: channels that a branch does not get.
+        summarizer: called as `accessor` is, for what `acompact_thread` is to summarise with;
+            None, given or returned, switches compaction off.
+        summary_channel: where summaries go (`acompact_thread`).
+        lock: the threads' lock, held during a compaction; by default the process's lock.
+        max_body_bytes: requests with a larger body are refused.
 
     """
-    router = APIRouter(prefix=prefix, responses=_PROBLEMS)
-
-    async def opened(request: Request, thread_id: str) -> Any:
-        found = accessor(request, thread_id)
-        return await found if inspect.isawaitable(found) else found
-
+    router = APIRouter(
+        prefix=prefix, responses=_PROBLEMS, route_class=limited_route(max_body_bytes)
+    )
+    opened = _asked(accessor)
     _add_reads(router, opened)
     _add_writes(router, opened, messages, not_inherited)
+    options = {"channel": messages, "summary_channel": summary_channel, "lock": lock}
+    _add_compaction(router, opened, _asked(summarizer or _nothing), options)
     return router
+
+
+def _asked(provider: Provider) -> Opener:
+    """A provider, async or not, as an async one."""
+
+    async def opened(request: Request, thread_id: str) -> Any:
+        found = provider(request, thread_id)
+        return await found if inspect.isawaitable(found) else found
+
+    return opened
+
+
+def _nothing(_request: Request, _thread_id: str) -> None:
+    """Summarise with nothing."""
 
 
 def _add_reads(router: APIRouter, opened: Opener) -> None:
@@ -115,6 +145,29 @@ def _add_writes(
         writer = _writing(await opened(request, thread_id))
         head = await _existing(writer, thread_id, None)
         return await branch(writer, head, body, channel=messages, without=not_inherited)
+
+
+def _add_compaction(
+    router: APIRouter, opened: Opener, summarizer: Opener, options: Mapping[str, Any]
+) -> None:
+    failed = {"model": Problem, "description": "There was no summary that could be stored"}
+
+    @router.post("/{thread_id}/compact", responses={500: failed})
+    async def post_compact(
+        request: Request, thread_id: ThreadId, body: CompactRequest | None = None
+    ) -> CompactResponse:
+        """Replace the older messages by a summary of them."""
+        writer = _writing(await opened(request, thread_id))
+        asked = body or CompactRequest(keep=None, force=True)
+        done = await acompact_thread(
+            writer,
+            thread_id,
+            summarize=await summarizer(request, thread_id),
+            keep=asked.keep,
+            force=asked.force,
+            **options,
+        )
+        return CompactResponse.model_validate(done)
 
 
 async def _existing(accessor: Any, thread_id: str, checkpoint_id: str | None) -> Any:

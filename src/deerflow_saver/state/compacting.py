@@ -1,0 +1,287 @@
+"""The plan of a compaction: read the head, have it summarised, one conditional `put`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from langchain_core.runnables import RunnableConfig
+
+from deerflow_saver._arguments import configurable
+from deerflow_saver._plan import Plan
+from deerflow_saver.channel_mode.gate import judge_row
+from deerflow_saver.errors import InvalidConfigError, NonHeadWriteError, RefusedWriteError
+from deerflow_saver.state.channels import refuse_unknown_fields
+from deerflow_saver.state.compaction_errors import (
+    ContextCompactionBusy,
+    ContextCompactionFailed,
+    ThreadCheckpointNotFoundError,
+)
+from deerflow_saver.state.linear_copy import Source, hydrated, linear_copy, stored_form, visible
+from deerflow_saver.state.questions import scheduled_tasks
+from deerflow_saver.state.summaries import (
+    DEFAULT_KEEP,
+    CompactionRequest,
+    Outcome,
+    outcome_of,
+    partition,
+)
+
+__all__ = ["COMPACTED", "NOT_ENOUGH", "Asked", "ThreadCompactionResult", "compacting"]
+
+COMPACTED = "deerflow_compacted"
+"""In the new checkpoint's metadata: how many messages went."""
+NOT_ENOUGH = "not_enough_messages"
+_RUNTIME = "__pregel_runtime"
+"""LangGraph's key of a run, by which a guard knows that reads and writes belong together."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCompactionResult:
+    """What a compaction did.
+
+    Attributes:
+        thread_id: the thread.
+        compacted: whether a checkpoint was stored.
+        reason: why not: `"not_enough_messages"`.
+        removed_message_count: messages that are in the state no more.
+        preserved_message_count: messages of before that still are.
+        summary_updated: whether the state has another summary now.
+        checkpoint_id: the new head.
+        total_tokens: what the messages took before; an estimate unless the summariser told.
+
+    """
+
+    thread_id: str
+    compacted: bool
+    reason: str | None = None
+    removed_message_count: int = 0
+    preserved_message_count: int = 0
+    summary_updated: bool = False
+    checkpoint_id: str | None = None
+    total_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be compacted, and how."""
+
+    graph: Any
+    saver: Any
+    """Conditional on what is read through it, in full mode too."""
+    config: RunnableConfig
+    """Names the thread, and carries the mode."""
+    full: bool
+    channel: str
+    summary_channel: str | None
+    keep: int | None
+    chooses: bool
+    """Whether the summariser chooses what stays, so that it is always asked."""
+    force: bool
+    context: Mapping[str, Any]
+
+    @property
+    def thread_id(self) -> str:
+        """The thread."""
+        return str(configurable(self.config)["thread_id"])
+
+    def once(self) -> RunnableConfig:
+        """The config of one attempt: what it reads is what its write depends on."""
+        return {**self.config, "configurable": {**configurable(self.config), _RUNTIME: object()}}
+
+
+def compacting(asked: Asked) -> Plan[ThreadCompactionResult]:
+    """Replace the thread's messages; once more, with a new summary, if the head has moved."""
+    source = yield from _head(asked, asked.once())
+    try:
+        return (yield from _attempt(asked, source))
+    except _Moved as moved:
+        source = moved.now
+    except RefusedWriteError:
+        source = yield from _head(asked, asked.once())
+    try:
+        return (yield from _attempt(asked, source))
+    except _Moved as moved:
+        _refuse_moved(asked, source, moved.now)
+
+
+class _Moved(Exception):  # noqa: N818 - a signal within the plan
+    """The head is not what was summarised."""
+
+    def __init__(self, now: Source) -> None:
+        super().__init__()
+        self.now = now
+
+
+def _attempt(asked: Asked, source: Source) -> Plan[ThreadCompactionResult]:
+    """Summarise a state and store the result on it.
+
+    The summariser may change what it is given, so what is stored is read again.
+    """
+    request = _request(asked, source)
+    if request is None:
+        return ThreadCompactionResult(asked.thread_id, compacted=False, reason=NOT_ENOUGH)
+    answer = yield from _summarised(request)
+    config = asked.once()
+    now = yield from _head(asked, config)
+    if _place(now.row) != _place(source.row):
+        raise _Moved(now)
+    outcome = _outcome(asked, answer, now)
+    if outcome is None:
+        return ThreadCompactionResult(asked.thread_id, compacted=False, reason=NOT_ENOUGH)
+    stored = yield from _stored(asked, config, now, outcome)
+    return ThreadCompactionResult(
+        asked.thread_id,
+        compacted=True,
+        removed_message_count=outcome.removed,
+        preserved_message_count=outcome.preserved,
+        summary_updated=outcome.summary_updated,
+        checkpoint_id=configurable(stored)["checkpoint_id"],
+        total_tokens=outcome.total_tokens,
+    )
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+def _head(asked: Asked, config: RunnableConfig) -> Plan[Source]:
+    """The head's state, if nothing is left to run there."""
+    row = yield "get_tuple", config
+    if row is None:
+        raise ThreadCheckpointNotFoundError(asked.thread_id)
+    if asked.full:
+        yield from judge_row(row, asked.graph.channels)
+    source = yield from hydrated(asked.graph.channels, row)
+    _refuse_busy(asked, source)
+    return source
+
+
+def _refuse_busy(asked: Asked, source: Source) -> None:
+    """A run goes on from what it has read, and a question belongs to its checkpoint."""
+    row = source.row
+    same = {**_copied(asked, source, {}), "id": row.checkpoint["id"]}
+    tasks = scheduled_tasks(asked.graph, (same, row.metadata), asked.saver.serde)
+    if tasks:
+        raise ContextCompactionBusy(
+            thread_id=asked.thread_id,
+            checkpoint_id=row.checkpoint["id"],
+            tasks=sorted({name for name, _ in tasks.values()}),
+            asks=any(channel == "__interrupt__" for _, channel, _ in row.pending_writes or ()),
+        )
+
+
+def _place(row: Any) -> tuple[str, list[tuple[str, str]]]:
+    """What a later read has to show for nothing to have happened."""
+    writes = sorted((task_id, channel) for task_id, channel, _ in row.pending_writes or ())
+    return row.checkpoint["id"], writes
+
+
+def _request(asked: Asked, source: Source) -> CompactionRequest | None:
+    """What to ask the summariser; None if there is nothing to ask."""
+    values = visible(source)
+    messages = values.get(asked.channel)
+    if not isinstance(messages, list) or not messages:
+        return None
+    keep = DEFAULT_KEEP if asked.keep is None else asked.keep
+    to_summarize, to_preserve = partition(messages, keep)
+    if not to_summarize and not asked.chooses:
+        return None
+    previous = values.get(asked.summary_channel) if asked.summary_channel else None
+    return CompactionRequest(
+        thread_id=asked.thread_id,
+        checkpoint_id=source.row.checkpoint["id"],
+        values=values,
+        messages=list(messages),
+        to_summarize=to_summarize,
+        to_preserve=to_preserve,
+        previous_summary=previous if isinstance(previous, str) else "",
+        keep=asked.keep,
+        force=asked.force,
+        context={**asked.context, "thread_id": asked.thread_id},
+    )
+
+
+# -- summarising ---------------------------------------------------------------------------------
+
+
+def _summarised(request: CompactionRequest) -> Plan[Any]:
+    try:
+        answer = yield "summarize", request
+    except Exception as error:
+        raise ContextCompactionFailed from error
+    if inspect.isawaitable(answer):  # only the async face awaits
+        if inspect.iscoroutine(answer):
+            answer.close()
+        refuse_async()
+    return answer
+
+
+def refuse_async() -> NoReturn:
+    """Refuse a summariser that only the async face can call.
+
+    Raises:
+        InvalidConfigError: always.
+
+    """
+    msg = "summarize is async, and compact_thread calls it in place: use acompact_thread"
+    raise InvalidConfigError(msg)
+
+
+def _outcome(asked: Asked, answer: Any, now: Source) -> Outcome | None:
+    request = _request(asked, now)
+    if request is None:
+        return None
+    try:
+        outcome = outcome_of(answer, request, asked.channel, asked.summary_channel)
+        if outcome is not None:
+            asked.saver.serde.dumps_typed(outcome.values)
+    except Exception as error:  # a serialiser raises what it likes
+        raise ContextCompactionFailed from error
+    if outcome is not None:
+        refuse_unknown_fields(asked.graph.channels, outcome.values)
+    return outcome
+
+
+# -- storing -------------------------------------------------------------------------------------
+
+
+def _copied(asked: Asked, source: Source, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The head again, with other values."""
+    specs, row = asked.graph.channels, source.row
+    replaced = {name: stored_form(specs[name], value) for name, value in values.items()}
+    newest = max(row.checkpoint["channel_versions"].values(), default=None)
+    version = asked.saver.get_next_version(newest, None)
+    return linear_copy(source, row, specs, asked.graph.nodes, version, replaced)
+
+
+def _stored(
+    asked: Asked, config: RunnableConfig, source: Source, outcome: Outcome
+) -> Plan[RunnableConfig]:
+    """Put the state on top of the head it was made from, if that still is the head."""
+    row = source.row
+    copied = _copied(asked, source, outcome.values)
+    metadata = {
+        "source": "update",
+        "step": row.metadata.get("step", -1) + 1,
+        "parents": row.metadata.get("parents", {}),
+        COMPACTED: outcome.removed,
+    }
+    names = {**configurable(config), "checkpoint_id": row.checkpoint["id"]}
+    place: RunnableConfig = {**config, "configurable": names}
+    yield "check", None
+    return (yield "put", (place, copied, metadata, copied["channel_versions"]))  # type: ignore[no-any-return]
+
+
+def _refuse_moved(asked: Asked, source: Source, now: Source) -> NoReturn:
+    before, after = source.row.checkpoint["id"], now.row.checkpoint["id"]
+    raise NonHeadWriteError(
+        thread_id=asked.thread_id,
+        checkpoint_ns="",
+        checkpoint_id=before,
+        head_id=after,
+        operation="put",
+        channels=(asked.channel,),
+        reason="foreign writes" if before == after else "fork",
+    )
