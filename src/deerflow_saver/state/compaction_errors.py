@@ -34,7 +34,7 @@ class ContextCompactionBusy(DeerflowSaverError, RuntimeError):  # noqa: N818 - a
     Attributes:
         thread_id: the thread.
         checkpoint_id: its head.
-        tasks: the names of the tasks that are left.
+        tasks: the names of the tasks of the step that is not over.
         asks: whether one of them waits for the answer to an interrupt.
 
     """
@@ -53,7 +53,7 @@ class ContextCompactionBusy(DeerflowSaverError, RuntimeError):  # noqa: N818 - a
             else "Thread has a run in flight. Compact after the run finishes."
         )
         self.add_note(
-            f"Refused: thread {thread_id!r}, checkpoint {checkpoint_id}, tasks left: "
+            f"Refused: thread {thread_id!r}, checkpoint {checkpoint_id}, tasks of the step that is not over: "
             f"{', '.join(self.tasks)}. If that run was given up, run it to its end "
             "(invoke(None, config)), or give the thread its next input."
         )
