@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from deerflow_saver._arguments import configurable
 from deerflow_saver._plan import Plan
 from deerflow_saver.channel_mode.gate import judge_row
-from deerflow_saver.errors import InvalidConfigError, NonHeadWriteError, RefusedWriteError
+from deerflow_saver.errors import InvalidConfigError, NonHeadWriteError
 from deerflow_saver.state.channels import refuse_unknown_fields
 from deerflow_saver.state.compaction_errors import (
     ContextCompactionBusy,
@@ -34,6 +34,8 @@ __all__ = ["COMPACTED", "NOT_ENOUGH", "Asked", "ThreadCompactionResult", "compac
 COMPACTED = "deerflow_compacted"
 """In the new checkpoint's metadata: how many messages went."""
 NOT_ENOUGH = "not_enough_messages"
+_FOREIGN = "foreign writes"
+"""A run is about to store its end: a summary of another head would not help."""
 _RUNTIME = "__pregel_runtime"
 """LangGraph's key of a run, by which a guard knows that reads and writes belong together."""
 
@@ -99,7 +101,9 @@ def compacting(asked: Asked) -> Plan[ThreadCompactionResult]:
         return (yield from _attempt(asked, source))
     except _Moved as moved:
         source = moved.now
-    except RefusedWriteError:
+    except NonHeadWriteError as error:
+        if error.reason == _FOREIGN:
+            raise
         source = yield from _head(asked, asked.once())
     try:
         return (yield from _attempt(asked, source))
@@ -126,8 +130,10 @@ def _attempt(asked: Asked, source: Source) -> Plan[ThreadCompactionResult]:
     answer = yield from _summarised(request)
     config = asked.once()
     now = yield from _head(asked, config)
-    if _place(now.row) != _place(source.row):
+    if now.row.checkpoint["id"] != source.row.checkpoint["id"]:
         raise _Moved(now)
+    if _own_writes(now.row) != _own_writes(source.row):
+        _refuse_moved(asked, source, now)
     outcome = _outcome(asked, answer, now)
     if outcome is None:
         return ThreadCompactionResult(asked.thread_id, compacted=False, reason=NOT_ENOUGH)
@@ -172,10 +178,8 @@ def _refuse_busy(asked: Asked, source: Source) -> None:
         )
 
 
-def _place(row: Any) -> tuple[str, list[tuple[str, str]]]:
-    """What a later read has to show for nothing to have happened."""
-    writes = sorted((task_id, channel) for task_id, channel, _ in row.pending_writes or ())
-    return row.checkpoint["id"], writes
+def _own_writes(row: Any) -> list[tuple[str, str]]:
+    return sorted((task_id, channel) for task_id, channel, _ in row.pending_writes or ())
 
 
 def _request(asked: Asked, source: Source) -> CompactionRequest | None:
@@ -283,5 +287,5 @@ def _refuse_moved(asked: Asked, source: Source, now: Source) -> NoReturn:
         head_id=after,
         operation="put",
         channels=(asked.channel,),
-        reason="foreign writes" if before == after else "fork",
+        reason=_FOREIGN if before == after else "fork",
     )

@@ -53,8 +53,8 @@ class ContextCompactionBusy(DeerflowSaverError, RuntimeError):  # noqa: N818 - a
             else "Thread has a run in flight. Compact after the run finishes."
         )
         self.add_note(
-            f"Refused: thread {thread_id!r}, checkpoint {checkpoint_id}, tasks of the step that is not over: "
-            f"{', '.join(self.tasks)}. If that run was given up, run it to its end "
+            f"Refused: thread {thread_id!r}, checkpoint {checkpoint_id}, tasks of the step that "
+            f"is not over: {', '.join(self.tasks)}. If that run was given up, run it to its end "
             "(invoke(None, config)), or give the thread its next input."
         )
 
