@@ -10,14 +10,18 @@ from typing import Any
 
 import httpx
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, StateGraph
 
 from deerflow_saver import CachedHistorySaver
 from deerflow_saver.channel_mode import CheckpointChannelMode, with_checkpoint_mode
 from deerflow_saver.contrib.fastapi import install_error_handlers, state_router
-from deerflow_saver.state import CheckpointStateAccessor, get_thread_state_schema
+from deerflow_saver.state import (
+    CheckpointStateAccessor,
+    aprepare_run,
+    get_thread_state_schema,
+)
 from support.savers import ASYNC_CASES, SaverCase, Storage
 
 SERVED = [case for case in ASYNC_CASES if case.name in {"async-sqlite", "async-postgres-pool"}]
@@ -31,13 +35,20 @@ class Service:
     storage: Storage
     mode: CheckpointChannelMode = "delta"
     broken: Any = None
+    summarize: Any = None
+    lock: Any = None
+    max_body_bytes: int = 100_000
     client: httpx.Client = field(init=False)
     app: FastAPI = field(init=False)
     saver: Any = None
+    answers: list[str] = field(default_factory=list)
 
     def graph(self) -> Any:
         def answer(state: Any) -> dict[str, Any]:
             turn = state["messages"][-1].id.removeprefix("q-")
+            self.answers.append(turn)
+            if turn == "fail":
+                raise HTTPException(502, "no such model")
             return {"messages": [AIMessage(f"answer {turn}", id=f"a-{turn}")], "title": turn}
 
         builder = StateGraph(get_thread_state_schema(self.mode, 3))
@@ -59,7 +70,13 @@ class Service:
 
         app = FastAPI(lifespan=lifespan)
         install_error_handlers(app)
-        app.include_router(state_router(self.accessor))
+        routes = state_router(
+            self.accessor,
+            summarizer=lambda request, thread_id: self.summarize,
+            lock=self.lock,
+            max_body_bytes=self.max_body_bytes,
+        )
+        app.include_router(routes)
 
         @app.post("/threads/{thread_id}/turns/{turn}")
         async def take_turn(thread_id: str, turn: str) -> dict[str, str]:
@@ -69,7 +86,27 @@ class Service:
             await graph.ainvoke(asked, config)
             return {}
 
+        @app.post("/threads/{thread_id}/regenerate")
+        async def regenerate(thread_id: str) -> dict[str, str]:
+            thread: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+            graph = self.graph()
+            newest = {"filter": {"source": "input"}, "limit": 1}
+            async for asked in graph.aget_state_history(thread, **newest):
+                await self.run(graph, asked.config, None)
+            return {}
+
+        @app.post("/threads/{thread_id}/edit/{checkpoint_id}/turns/{turn}")
+        async def edit(thread_id: str, checkpoint_id: str, turn: str) -> dict[str, str]:
+            place = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
+            asked = {"messages": [{"role": "user", "content": "q", "id": f"q-{turn}"}]}
+            await self.run(self.graph(), {"configurable": place}, asked)
+            return {}
+
         return app
+
+    async def run(self, graph: Any, config: Any, asked: Any) -> None:
+        config = with_checkpoint_mode(config, self.mode)
+        await graph.ainvoke(*await aprepare_run(graph, config, asked, lock=self.lock))
 
     def turns(self, thread_id: str, *turns: str) -> None:
         for turn in turns:

@@ -8,6 +8,8 @@ from typing import Any
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 
+from deerflow_saver.errors import InvalidConfigError
+
 __all__ = ["DEFAULT_MAX_BODY_BYTES", "limited_route"]
 
 DEFAULT_MAX_BODY_BYTES = 10 * 2**20
@@ -18,7 +20,14 @@ def limited_route(max_bytes: int) -> type[APIRoute]:
     """The class of routes that read no more than `max_bytes` of a body, and answer 413 beyond.
 
     A dependency would come too late: FastAPI has read the body by then.
+
+    Raises:
+        InvalidConfigError: `max_bytes` is no number of bytes.
+
     """
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
+        msg = f"max_body_bytes must be a number of bytes from 1 on, got {max_bytes!r}"
+        raise InvalidConfigError(msg)
 
     class LimitedRoute(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
