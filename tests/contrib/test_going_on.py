@@ -192,7 +192,7 @@ def test_a_full_process_compacts_full_threads_and_no_others(compacting: Service)
 
 
 def test_an_answer_is_regenerated_and_the_old_one_is_gone(compacting: Service) -> None:
-    """In a branch as well, after a reload: https://github.com/bytedance/deer-flow/issues/4458."""
+    """In a branch as well, after a reload (#4458)."""
     branch = compacting.post("1", "branches", message_ids=["a-1"]).json()["thread_id"]
     compacting.turns(branch, "2")
     whole = ["q-0", "a-0", "q-1", "a-1", "q-2", "a-2"]
