@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 import pickle
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, TypedDict
 
@@ -270,6 +274,22 @@ def test_without_messages_there_is_nothing_to_do(messages: Any) -> None:
         done = compact_thread(accessor, "1", summarize=summarize, keep=0)
         assert done == ThreadCompactionResult("1", compacted=False, reason="not_enough_messages")
     assert accessor.history(thread()) == history
+
+
+def test_items_that_are_equal_are_counted_one_by_one() -> None:
+    class Log(TypedDict):
+        log: Annotated[list[str], operator.add]
+        summary_text: str
+
+    builder = StateGraph(Log)
+    builder.add_node("n", lambda _: {"log": ["x"]})
+    builder.add_edge(START, "n")
+    accessor = CheckpointStateAccessor.bind(builder.compile(), InMemorySaver())
+    accessor.graph.invoke({"log": ["x", "y", "x", "y"]}, thread())
+    done = compact_thread(accessor, "1", summarize=lambda _: "s", keep=2, channel="log")
+    assert (done.removed_message_count, done.preserved_message_count) == (3, 2)
+    assert done.summary_updated
+    assert accessor.get(thread()).values == {"log": ["y", "x"], "summary_text": "s"}
 
 
 def _chooser(summarize: Any) -> Any:
@@ -629,6 +649,55 @@ def test_ephemeral_and_untracked_channels_and_managed_values_are_no_hindrance(mo
     agent.take_ran()
     agent.graph.invoke({"log": ["three"], "do": "x"}, thread())
     assert agent.take_ran() == ["ask", "close", "plan", "work"]
+
+
+@both_modes
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [("hint", "h", "h"), ("handle", object, None)],
+    ids=["hint", "handle"],
+)
+def test_channels_that_keep_nothing_for_long_may_be_named(
+    mode: Any, name: str, value: Any, shown: Any
+) -> None:
+    agent = Agent(mode, CachedHistorySaver(InMemorySaver()))
+    agent.graph.invoke({"log": ["one"], "do": "x"}, thread())
+    made = Compaction(["kept"], values={name: value})
+    compact_thread(agent.accessor, "1", summarize=lambda _: made, keep=1, channel="log")
+    state = agent.accessor.get(thread())
+    assert (state.values["log"], state.values.get(name), state.next) == (["kept"], shown, ())
+
+
+@both_modes
+def test_it_makes_what_replacing_the_channels_makes(mode: Any) -> None:
+    shown = []
+    for compacted in (True, False):
+        chat = Chat(mode, CachedHistorySaver(InMemorySaver()))
+        chat.take(0, 1, 2)
+        if compacted:
+            compact_thread(chat.accessor, "1", summarize=lambda _: "s", keep=2)
+        else:
+            kept = chat.accessor.get(thread()).values["messages"][-2:]
+            chat.accessor.replace(thread(), {"messages": kept, "summary_text": "s"})
+        state = chat.accessor.get(thread())
+        chat.take(3, 4)
+        states = [s.values for s in chat.accessor.history(thread())]
+        shown.append((state.values, state.next, state.tasks, states))
+    assert shown[0] == shown[1]
+
+
+def test_types_that_only_the_graph_knows_survive_a_strict_decoder() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "state.strict_compaction_worker"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
+    )
+    held = "True ([Note(text='fact')], [Note(text='input 2'), Note(text='last')])"
+    assert done.stdout.splitlines() == [held] * 4, done.stderr
+    assert "allowed" not in done.stderr
 
 
 def test_delta_channels_are_all_stored_in_the_new_checkpoint() -> None:

@@ -21,9 +21,6 @@ from deerflow_saver.state.channels import (
     graph_state_schema,
     graph_writable_channels,
 )
-from deerflow_saver.state.compacting import (
-    ThreadCompactionResult,
-)
 from deerflow_saver.state.compaction import (
     acompact_thread,
     compact_thread,
@@ -33,6 +30,11 @@ from deerflow_saver.state.compaction_errors import (
     ContextCompactionDisabled,
     ContextCompactionFailed,
     ThreadCheckpointNotFoundError,
+)
+from deerflow_saver.state.compaction_types import (
+    Compaction,
+    CompactionRequest,
+    ThreadCompactionResult,
 )
 from deerflow_saver.state.delta import (
     DELTA_MESSAGES_FIELD,
@@ -111,10 +113,6 @@ from deerflow_saver.state.schema import (
     adapt_state_schema_for_mode,
     get_thread_state_schema,
     normalize_middleware_state_schemas,
-)
-from deerflow_saver.state.summaries import (
-    Compaction,
-    CompactionRequest,
 )
 from deerflow_saver.state.thread_state import (
     THREAD_STATE_REDUCER_FIELDS,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from langchain_core.runnables import RunnableConfig
@@ -19,79 +18,27 @@ from deerflow_saver.state.compaction_errors import (
     ContextCompactionFailed,
     ThreadCheckpointNotFoundError,
 )
-from deerflow_saver.state.linear_copy import Source, hydrated, linear_copy, stored_form, visible
+from deerflow_saver.state.compaction_types import (
+    Asked,
+    CompactionRequest,
+    ThreadCompactionResult,
+)
+from deerflow_saver.state.linear_copy import Source, hydrated, linear_copy, stored_forms, visible
 from deerflow_saver.state.questions import scheduled_tasks
 from deerflow_saver.state.summaries import (
     DEFAULT_KEEP,
-    CompactionRequest,
     Outcome,
     outcome_of,
     partition,
 )
 
-__all__ = ["COMPACTED", "NOT_ENOUGH", "Asked", "ThreadCompactionResult", "compacting"]
+__all__ = ["COMPACTED", "NOT_ENOUGH", "compacting"]
 
 COMPACTED = "deerflow_compacted"
 """In the new checkpoint's metadata: how many messages went."""
 NOT_ENOUGH = "not_enough_messages"
 _FOREIGN = "foreign writes"
 """A run is about to store its end: a summary of another head would not help."""
-_RUNTIME = "__pregel_runtime"
-"""LangGraph's key of a run, by which a guard knows that reads and writes belong together."""
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadCompactionResult:
-    """What a compaction did.
-
-    Attributes:
-        thread_id: the thread.
-        compacted: whether a checkpoint was stored.
-        reason: why not: `"not_enough_messages"`.
-        removed_message_count: messages that are in the state no more.
-        preserved_message_count: messages of before that still are.
-        summary_updated: whether the state has another summary now.
-        checkpoint_id: the new head.
-        total_tokens: what the messages took before; an estimate unless the summariser told.
-
-    """
-
-    thread_id: str
-    compacted: bool
-    reason: str | None = None
-    removed_message_count: int = 0
-    preserved_message_count: int = 0
-    summary_updated: bool = False
-    checkpoint_id: str | None = None
-    total_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be compacted, and how."""
-
-    graph: Any
-    saver: Any
-    """Conditional on what is read through it, in full mode too."""
-    config: RunnableConfig
-    """Names the thread, and carries the mode."""
-    full: bool
-    channel: str
-    summary_channel: str | None
-    keep: int | None
-    chooses: bool
-    """Whether the summariser chooses what stays, so that it is always asked."""
-    force: bool
-    context: Mapping[str, Any]
-
-    @property
-    def thread_id(self) -> str:
-        """The thread."""
-        return str(configurable(self.config)["thread_id"])
-
-    def once(self) -> RunnableConfig:
-        """The config of one attempt: what it reads is what its write depends on."""
-        return {**self.config, "configurable": {**configurable(self.config), _RUNTIME: object()}}
 
 
 def compacting(asked: Asked) -> Plan[ThreadCompactionResult]:
@@ -239,13 +186,19 @@ def _outcome(asked: Asked, answer: Any, now: Source) -> Outcome | None:
         return None
     try:
         outcome = outcome_of(answer, request, asked.channel, asked.summary_channel)
-        if outcome is not None:
-            asked.saver.serde.dumps_typed(outcome.values)
-    except Exception as error:  # a serialiser raises what it likes
+    except Exception as error:  # what it is given may be of any kind
         raise ContextCompactionFailed from error
     if outcome is not None:
         refuse_unknown_fields(asked.graph.channels, outcome.values)
+        _refuse_unstorable(asked, outcome.values)
     return outcome
+
+
+def _refuse_unstorable(asked: Asked, values: Mapping[str, Any]) -> None:
+    try:
+        asked.saver.serde.dumps_typed(stored_forms(asked.graph.channels, values))
+    except Exception as error:  # a serialiser raises what it likes
+        raise ContextCompactionFailed from error
 
 
 # -- storing -------------------------------------------------------------------------------------
@@ -254,10 +207,9 @@ def _outcome(asked: Asked, answer: Any, now: Source) -> Outcome | None:
 def _copied(asked: Asked, source: Source, values: Mapping[str, Any]) -> dict[str, Any]:
     """The head again, with other values."""
     specs, row = asked.graph.channels, source.row
-    replaced = {name: stored_form(specs[name], value) for name, value in values.items()}
     newest = max(row.checkpoint["channel_versions"].values(), default=None)
     version = asked.saver.get_next_version(newest, None)
-    return linear_copy(source, row, specs, asked.graph.nodes, version, replaced)
+    return linear_copy(source, row, specs, asked.graph.nodes, version, stored_forms(specs, values))
 
 
 def _stored(

@@ -16,11 +16,11 @@ from deerflow_saver._plan import adrive, drive
 from deerflow_saver.channel_mode.marker import with_checkpoint_mode
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.state.channels import refuse_delta_channels, refuse_unknown_fields
-from deerflow_saver.state.compacting import Asked, ThreadCompactionResult, compacting, refuse_async
+from deerflow_saver.state.compacting import compacting, refuse_async
 from deerflow_saver.state.compaction_errors import ContextCompactionDisabled
+from deerflow_saver.state.compaction_types import Asked, Summarize, ThreadCompactionResult
 from deerflow_saver.state.conditional import conditional
 from deerflow_saver.state.locks import Hold, ThreadLock, aholding, holding
-from deerflow_saver.state.summaries import Summarize
 
 __all__ = ["acompact_thread", "compact_thread"]
 

@@ -30,7 +30,7 @@ __all__ = [
     "delta_names",
     "hydrated",
     "linear_copy",
-    "stored_form",
+    "stored_forms",
     "visible",
 ]
 
@@ -109,7 +109,7 @@ def linear_copy(
         nodes: the graph's nodes, for what they are triggered by.
         version: a channel version greater than all of either row's: all channels get it, so
             that what is stored for older versions stays theirs.
-        replaced: what channels store instead of the source's values (`stored_form`). No node
+        replaced: what channels store instead of the source's values (`stored_forms`). No node
             is started by it.
 
     """
@@ -139,8 +139,16 @@ def _values(source: Source) -> dict[str, Any]:
     return values
 
 
-def stored_form(spec: Any, value: Any) -> Any:
-    """What a checkpoint stores for a channel that holds `value`: its reducer merges nothing."""
+def stored_forms(specs: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint stores for channels that hold `values`; some channels store nothing.
+
+    No reducer merges anything.
+    """
+    forms = {name: _stored_form(specs[name], value) for name, value in values.items()}
+    return {name: form for name, form in forms.items() if form is not MISSING}
+
+
+def _stored_form(spec: Any, value: Any) -> Any:
     if isinstance(spec, DeltaChannel):
         return _DeltaSnapshot(value)
     if isinstance(spec, BinaryOperatorAggregate):

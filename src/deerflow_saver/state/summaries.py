@@ -1,13 +1,10 @@
-"""What a summariser is given, what it may answer, and what becomes of the messages.
-
-Pure: which messages are summarised and which stay, and what the thread then holds.
-"""
+"""Which messages are summarised and which stay, and what the thread then holds. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -20,14 +17,12 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.utils import count_tokens_approximately
 
+from deerflow_saver.state.compaction_types import Compaction, CompactionRequest
 from deerflow_saver.state.message_ids import MessageIds
 
 __all__ = [
     "DEFAULT_KEEP",
-    "Compaction",
-    "CompactionRequest",
     "Outcome",
-    "Summarize",
     "outcome_of",
     "partition",
 ]
@@ -38,58 +33,6 @@ _SUMMARY = "deerflow_summary"
 """Marks a message that is a summary, in its `additional_kwargs`."""
 _INTRODUCTION = "Summary of the conversation so far:\n\n"
 _UNPORTABLE = re.compile("[\x00\ud800-\udfff]")
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionRequest:
-    """What a summariser is asked; all of it is the summariser's to change.
-
-    Attributes:
-        thread_id: the thread.
-        checkpoint_id: its head, whose state this is.
-        values: the state, as `get_state` shows it.
-        messages: all messages, oldest first.
-        to_summarize: those that will go.
-        to_preserve: those that will stay.
-        previous_summary: the summary that the state has a channel for; empty if there is none.
-        keep: how many of the newest are to stay; None if the caller did not say.
-        force: whether to summarise even if a trigger of the summariser's own is not reached.
-        context: what the caller passed on, and the thread's id.
-
-    """
-
-    thread_id: str
-    checkpoint_id: str
-    values: Mapping[str, Any]
-    messages: list[Any]
-    to_summarize: list[Any]
-    to_preserve: list[Any]
-    previous_summary: str
-    keep: int | None
-    force: bool
-    context: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """What a summariser answers that chooses itself what stays.
-
-    Attributes:
-        preserved_messages: what the messages' channel is to hold, in order.
-        summary_text: the summary, kept as that of a plain text is; empty if the messages hold it.
-        total_tokens: how many tokens the messages took before; None for an estimate.
-        values: other channels to set.
-
-    """
-
-    preserved_messages: Sequence[Any]
-    summary_text: str = ""
-    total_tokens: int | None = None
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-
-Answer = str | Compaction | None
-Summarize = Callable[[CompactionRequest], Answer | Awaitable[Answer]]
 
 
 class Outcome(NamedTuple):
@@ -175,11 +118,11 @@ def outcome_of(
         messages = [_summary_message(found.summary_text), *messages]
     elif found.summary_text and summary_channel is not None:
         values[summary_channel] = found.summary_text
-    stay, kept = _keys(messages), _keys(before)
-    updated = bool(stay - kept)
+    held, holds = Counter(map(_key, before)), Counter(map(_key, messages))
+    updated = bool(holds - held)
     if summary_channel in values:
         updated = updated or values[summary_channel] != request.previous_summary
-    preserved = sum(_key(message) in stay for message in before)
+    preserved = (held & holds).total()
     values[channel] = _with_ids(messages)
     total = _estimate(before) if found.total_tokens is None else found.total_tokens
     return Outcome(values, len(before) - preserved, preserved, updated, total)
@@ -241,11 +184,7 @@ def _with_ids(messages: list[Any]) -> list[Any]:
     return MessageIds(frozenset()).given(messages)
 
 
-def _keys(messages: Sequence[Any]) -> set[Any]:
-    return {_key(message) for message in messages}
-
-
-def _key(message: Any) -> Any:
+def _key(message: Any) -> str:
     """What tells a message from others: its id, else its content."""
     found = message.get("id") if isinstance(message, dict) else getattr(message, "id", None)
     return found if isinstance(found, str) else repr(message)
