@@ -320,6 +320,23 @@ def test_a_write_on_the_head_makes_it_raise(wrap: Callable[[Any], Any], late: bo
     assert chat.accessor.history(thread()) == before
 
 
+@both_modes
+def test_a_run_that_shows_only_at_its_end_loses_no_message(mode: Any) -> None:
+    """Under exit durability: its end is refused in delta mode, or goes without the summary."""
+    chat = Chat(mode, CachedHistorySaver(InMemorySaver()))
+    chat.take(0, 1)
+    parts = iter(chat.graph.stream(chat.asked(2), chat.config(), durability="exit"))
+    next(parts)
+    assert compact_thread(chat.accessor, "1", summarize=count, keep=2).compacted
+    if mode == "delta":
+        with pytest.raises(NonHeadWriteError):
+            list(parts)
+        assert chat.ids() == COMPACTED
+    else:
+        list(parts)
+        assert chat.ids() == [f"{kind}-{turn}" for turn in range(3) for kind in "qa"]
+
+
 async def test_of_two_compactions_at_once_the_second_finds_it_done() -> None:
     chat = Chat("delta", CachedHistorySaver(InMemorySaver()))
     chat.take(*range(4))
