@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde._msgpack import STRICT_MSGPACK_ENABLED
@@ -13,39 +13,43 @@ from deerflow_saver import CachedHistorySaver
 from deerflow_saver.channel_mode import with_checkpoint_mode
 from deerflow_saver.state import (
     CheckpointStateAccessor,
-    adapt_state_schema_for_mode,
+    Compaction,
+    CompactionRequest,
     compact_thread,
 )
 from support.modes import thread
-from support.strict import Note
+from support.strict import Knowing, Note
 
 
-class State(TypedDict):
-    """Lists of a type of the application's."""
+class Full(TypedDict):
+    """`Knowing` in full mode."""
 
-    messages: Annotated[list[Note], operator.add]
-    facts: Annotated[list[Note], operator.add]
-    summary_text: str
+    log: Annotated[list[Note], operator.add]
+    facts: Annotated[dict[str, Note], operator.or_]
+
+
+def shortened(request: CompactionRequest) -> Compaction:
+    """No summary, only fewer items."""
+    return Compaction(request.to_preserve)
 
 
 def main() -> None:
     """Print what the thread holds after it, in either mode and by either kind of saver."""
-    for mode in ("full", "delta"):
+    modes: Any = {"full": Full, "delta": Knowing}
+    for mode, schema in modes.items():
         for wrap in (CachedHistorySaver, lambda saver: saver):
-            schema = adapt_state_schema_for_mode(State, mode, channels=("messages", "facts"))
             builder = StateGraph(schema)
-            builder.add_node("step", lambda s: {} if s["facts"] else {"facts": [Note("fact")]})
+            builder.add_node("step", lambda _: {"facts": {"a": Note("fact")}})
             builder.add_edge(START, "step")
-            accessor = CheckpointStateAccessor.bind(
-                builder.compile(), wrap(InMemorySaver()), mode=mode
-            )
+            saver = wrap(InMemorySaver())
+            graph = builder.compile(checkpointer=saver)
+            accessor = CheckpointStateAccessor(graph, saver, mode)
             config = with_checkpoint_mode(thread(), mode)
             for number in range(3):
-                accessor.graph.invoke({"messages": [Note(f"input {number}")]}, config)
-            compact_thread(accessor, "1", summarize=lambda _: "s", keep=1)
-            accessor.graph.invoke({"messages": [Note("last")]}, config)
-            values = accessor.get(thread()).values
-            print(STRICT_MSGPACK_ENABLED, (values["facts"], values["messages"]))  # noqa: T201
+                graph.invoke({"log": [Note(f"input {number}")]}, config)
+            compact_thread(accessor, "1", summarize=shortened, keep=1, channel="log")
+            graph.invoke({"log": [Note("last")]}, config)
+            print(STRICT_MSGPACK_ENABLED, graph.get_state(thread()).values)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -695,7 +695,8 @@ def test_types_that_only_the_graph_knows_survive_a_strict_decoder() -> None:
         cwd=Path(__file__).parents[1],
         env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
     )
-    held = "True ([Note(text='fact')], [Note(text='input 2'), Note(text='last')])"
+    log = "[Note(text='input 2'), Note(text='last')]"
+    held = f"True {{'log': {log}, 'facts': {{'a': Note(text='fact')}}}}"
     assert done.stdout.splitlines() == [held] * 4, done.stderr
     assert "allowed" not in done.stderr
 
