@@ -228,7 +228,7 @@ def test_requests_for_one_new_thread_make_it_once(service: Service) -> None:
             if not inside:
                 inside.append(0)
                 body = {"message_ids": ["a-1"], "thread_id": "new"}
-                async with httpx.AsyncClient(base_url=service.client.base_url) as other:
+                async with httpx.AsyncClient(base_url=service.client.base_url, timeout=60) as other:
                     inside[0] = (await other.post("/threads/1/branches", json=body)).status_code
             return await super().areplace(config, values, **options)
 

@@ -142,7 +142,7 @@ def overtaken(service: Service, *turns: str) -> Any:
 
     async def summarize(request: Any) -> str:
         if left:
-            async with httpx.AsyncClient(base_url=service.client.base_url) as other:
+            async with httpx.AsyncClient(base_url=service.client.base_url, timeout=60) as other:
                 assert (await other.post(f"/threads/1/turns/{left.pop(0)}")).status_code == 200
         return count(request)
 
