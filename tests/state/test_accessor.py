@@ -537,8 +537,6 @@ def test_types_of_the_application_are_kept_under_a_strict_allowlist() -> None:
     )  # fmt: skip
     out = json.loads(run.stdout)
     assert out.pop("strict") is True
-    modes = out.pop("modes")
-    assert "full" in modes
     state = "{'log': [Note(text='step'), Note(text='set')], 'note': Note(text='note'), "
-    assert set(out) == {f"{mode} {saver}" for mode in modes for saver in ("memory", "sqlite")}
+    assert set(out) == {"full memory", "full sqlite", "delta memory", "delta sqlite"}
     assert set(out.values()) == {f"[{state}'title': 'set'}}, {state}'title': 'set'}}]"}

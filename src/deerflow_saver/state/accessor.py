@@ -86,7 +86,9 @@ class CheckpointStateAccessor:
         """
         settled = resolve_checkpoint_channel_mode(mode)
         bound = copy.copy(graph)
-        bound.checkpointer = checkpointer
+        # As `compile` does: releases before 1.2.13 walk with the saver as it is here
+        allow = getattr(bound, "_apply_checkpointer_allowlist", lambda saver: saver)
+        bound.checkpointer = allow(checkpointer)
         if store is not None:
             bound.store = store
         return cls(graph=bound, checkpointer=checkpointer, mode=settled)

@@ -74,7 +74,9 @@ def route_of(
     if called.config:
         called.config = without_mode(called.config)
     per_thread = called.checkpointer is True
-    called.checkpointer = _gated(graph, checkpointer) if mode == "full" else checkpointer
+    saver = _gated(graph, checkpointer) if mode == "full" else checkpointer
+    # With the types the graph lets pass: releases before 1.2.13 walk with the saver as it is here
+    called.checkpointer = called._apply_checkpointer_allowlist(saver)  # noqa: SLF001
     if checkpoint_ns and isinstance(found, Pregel):
         called.store = graph.store
         names = prepared["configurable"]
