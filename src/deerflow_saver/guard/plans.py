@@ -20,7 +20,7 @@ from deerflow_saver.guard.fence import Call, Forecast, Look, Seen, Session
 from deerflow_saver.guard.guard import Guard
 from deerflow_saver.guard.state import Namespace, Refusal, Run
 
-__all__ = ["forgetting", "guarded_put", "guarded_read", "guarded_writes"]
+__all__ = ["fenced", "forgetting", "guarded_put", "guarded_read", "guarded_writes"]
 
 T = TypeVar("T")
 W = TypeVar("W", Put, Writes)
@@ -165,9 +165,9 @@ def _foreseen(judged: _Judged[Any], store: Store) -> Plan[Any]:
     """Store what is accepted; once more without a forecast, if a head has to be read."""
     target = judged.made.target
     try:
-        return (yield from _fenced(target, lambda it: _stored(judged, it, store, foresee=True)))
+        return (yield from fenced(target, lambda it: _stored(judged, it, store, foresee=True)))
     except full_mode.Unvetted:
-        return (yield from _fenced(target, lambda it: _stored(judged, it, store, foresee=False)))
+        return (yield from fenced(target, lambda it: _stored(judged, it, store, foresee=False)))
 
 
 def _stored(judged: _Judged[Any], session: Session, store: Store, *, foresee: bool) -> Plan[Any]:
@@ -230,7 +230,7 @@ def _under_way(
         guard.state.land(key, flight)
 
 
-def _fenced(target: Target, body: Callable[[Session], Plan[T]]) -> Plan[T]:
+def fenced(target: Target, body: Callable[[Session], Plan[T]]) -> Plan[T]:
     """Run `body` inside a session of the target's namespace."""
     session: Session = yield "enter", target.key
     try:

@@ -109,6 +109,16 @@ from deerflow_saver.state.resume import (
 from deerflow_saver.state.resume_errors import (
     CheckpointResumeError,
 )
+from deerflow_saver.state.rollback import (
+    RollbackPoint,
+    acapture_rollback_point,
+    arestore,
+    capture_rollback_point,
+    restore,
+)
+from deerflow_saver.state.rollback_errors import (
+    RollbackError,
+)
 from deerflow_saver.state.schema import (
     adapt_state_schema_for_mode,
     get_thread_state_schema,
@@ -143,6 +153,8 @@ __all__ = [
     "RawCheckpointReadAccessor",
     "RawCheckpointSnapshot",
     "ReducerDeltaChannel",
+    "RollbackError",
+    "RollbackPoint",
     "ThreadCheckpointNotFoundError",
     "ThreadCompactionResult",
     "ThreadLock",
@@ -152,6 +164,7 @@ __all__ = [
     "ThreadLockTimeoutError",
     "ThreadState",
     "UnknownStateFieldError",
+    "acapture_rollback_point",
     "acompact_thread",
     "adapt_state_schema_for_mode",
     "afind_base_before_message",
@@ -159,7 +172,9 @@ __all__ = [
     "alinearize_resume",
     "aopen_state_accessor",
     "aprepare_run",
+    "arestore",
     "build_state_mutation_graph",
+    "capture_rollback_point",
     "checkpoint_configurable",
     "checkpoint_messages",
     "checkpoint_metadata",
@@ -190,4 +205,5 @@ __all__ = [
     "open_state_accessor",
     "prepare_run",
     "resolve_checkpoint_graph_cache_max",
+    "restore",
 ]

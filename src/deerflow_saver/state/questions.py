@@ -20,7 +20,10 @@ from deerflow_saver.state.linear_copy import NULL_TASK_ID
 
 __all__ = [
     "Questions",
+    "Task",
     "Unanswerable",
+    "interrupt_id",
+    "number_of",
     "questions_of",
     "refuse_idle_answer",
     "scheduled_tasks",
@@ -36,6 +39,10 @@ _NOT_OUTPUT = frozenset(
 
 Stored = tuple[Any, Any]
 """A checkpoint and its metadata."""
+Task = tuple[str, Any]
+"""A task's name and path."""
+_LENT_CHECKPOINTER = "__pregel_checkpointer"
+"""LangGraph's config key by which a parent graph lends a subgraph its saver."""
 
 
 class Unanswerable(Exception):  # noqa: N818 - the plan makes an error of it
@@ -101,14 +108,17 @@ def refuse_idle_answer(graph: Any, given: Any, new: Stored, serde: Any) -> None:
         raise Unanswerable(msg)
 
 
-def scheduled_tasks(graph: Any, stored: Stored, serde: Any) -> dict[str, tuple[str, Any]]:
-    """The tasks that LangGraph schedules at a checkpoint: `{id: (name, path)}`."""
+def scheduled_tasks(graph: Any, stored: Stored, serde: Any, checkpoint_ns: str = "") -> dict[str, Task]:
+    """The tasks that LangGraph schedules at a checkpoint of a namespace, by their ids."""
     checkpoint, metadata = stored
     scratch = InMemorySaver(serde=serde)
-    place: Any = {"configurable": {"thread_id": "scratch", "checkpoint_ns": ""}}
+    names = {"thread_id": "scratch", "checkpoint_ns": checkpoint_ns}
+    place: Any = {"configurable": names}
     scratch.put(place, checkpoint, metadata, checkpoint["channel_versions"])
     reader: Any = copy.copy(graph)
     reader.checkpointer = scratch
+    if checkpoint_ns:  # else LangGraph looks for the subgraph of that name
+        place = {"configurable": {**names, _LENT_CHECKPOINTER: scratch}}
     # Apart from the run that this may be called in, whose saver the graph would use
     state = contextvars.Context().run(reader.get_state, place)
     return {task.id: (task.name, task.path) for task in state.tasks}
@@ -133,10 +143,10 @@ def _asked_again(
         last = None  # whether the last answer was for this task is not known before it finishes
     again, count = [], 0
     for interrupt in interrupts:
-        number = _number(interrupt, len(answers), spaces[0])
+        number = number_of(interrupt, len(answers), spaces[0])
         count = max(count, _answers_before(interrupt, number, answers, last))
         twin: Interrupt = copy.copy(interrupt)
-        twin.id = _interrupt_id(spaces[1], number or 0)
+        twin.id = interrupt_id(spaces[1], number or 0)
         ids[interrupt.id] = twin.id
         again.append(twin)
     writes: list[tuple[str, Any]] = [(_INTERRUPT, tuple(again))]
@@ -147,10 +157,10 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _number(interrupt: Interrupt, answers: int, namespace: str) -> int | None:
+def number_of(interrupt: Interrupt, answers: int, namespace: str) -> int | None:
     """Which of its task's questions it was, by its id; None if the id is of another graph's."""
     for number in range(answers + 1):
-        if interrupt.id == _interrupt_id(namespace, number):
+        if interrupt.id == interrupt_id(namespace, number):
             return number
     return None
 
@@ -178,7 +188,8 @@ _NUMBERED = hasattr(types, "_interrupt_id")
 """Whether this release gives each of a task's questions an id of its own."""
 
 
-def _interrupt_id(namespace: str, number: int) -> str:
+def interrupt_id(namespace: str, number: int) -> str:
+    """The id of a task's question `number`; `namespace` is the task's own."""
     if _NUMBERED:
         return str(types._interrupt_id(namespace, number))  # noqa: SLF001
     return Interrupt.from_ns(None, namespace).id

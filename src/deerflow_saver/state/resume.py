@@ -7,7 +7,6 @@ write, and the run goes on from there: the same state, the same tasks, and one l
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 from langchain_core.runnables import RunnableConfig
@@ -20,16 +19,13 @@ from deerflow_saver.state.conditional import conditional
 from deerflow_saver.state.fork_probe import forks_are_right
 from deerflow_saver.state.going_back import UNKNOWN, Backwards, LinearizedResume, going_back
 from deerflow_saver.state.locks import Hold, ThreadLock, aholding, holding
-from deerflow_saver.state.namespaces import apaging, paging
 from deerflow_saver.state.resume_errors import resume_error
+from deerflow_saver.state.steps import RUNTIME, async_steps, sync_steps
 
 __all__ = ["LinearizedResume", "Strategy", "alinearize_resume", "linearize_resume"]
 
 Strategy = Literal["linear", "fork"]
 STRATEGIES: tuple[str, ...] = ("linear", "fork")
-
-_RUNTIME = "__pregel_runtime"
-"""LangGraph's key of a run, by which a guard knows that reads and writes belong together."""
 
 
 def linearize_resume(
@@ -75,7 +71,7 @@ def linearize_resume(
     if asked is None:
         return None
     with holding(lock, asked.thread_id, _owner(run_id)) as hold:
-        done = drive(going_back(asked), _calls(asked.saver, hold))
+        done = drive(going_back(asked), sync_steps(asked.saver, hold))
     return _without_selector(config, done)
 
 
@@ -93,7 +89,7 @@ async def alinearize_resume(
     if asked is None:
         return None
     async with aholding(lock, asked.thread_id, _owner(run_id)) as hold:
-        done = await adrive(going_back(asked), _acalls(asked.saver, hold))
+        done = await adrive(going_back(asked), async_steps(asked.saver, hold))
     return _without_selector(config, done)
 
 
@@ -149,7 +145,7 @@ def _asked(
     allow = getattr(accessor.graph, "_apply_checkpointer_allowlist", lambda saver: saver)
     saver = conditional(allow(accessor.checkpointer))
     prepared = with_checkpoint_mode(config, "delta")
-    prepared["configurable"][_RUNTIME] = object()
+    prepared["configurable"][RUNTIME] = object()
     return Backwards(accessor.graph, saver, prepared, given, run_id)
 
 
@@ -164,27 +160,3 @@ def _without_selector(
         for name in ("checkpoint_id", "checkpoint_map"):
             config["configurable"].pop(name, None)
     return done
-
-
-def _calls(saver: Any, hold: Hold) -> Mapping[str, Callable[[Any], Any]]:
-    """The plan's operations on the sync face."""
-    return {
-        "get_tuple": saver.get_tuple,
-        "history": lambda asked: saver.get_delta_channel_history(**asked),
-        "page": paging(saver),
-        "check": lambda _: hold.check(),
-        "put_writes": lambda asked: saver.put_writes(*asked),
-        "put": lambda asked: saver.put(*asked),
-    }
-
-
-def _acalls(saver: Any, hold: Hold) -> Mapping[str, Callable[[Any], Awaitable[Any]]]:
-    """The plan's operations on the async face."""
-    return {
-        "get_tuple": saver.aget_tuple,
-        "history": lambda asked: saver.aget_delta_channel_history(**asked),
-        "page": apaging(saver),
-        "check": lambda _: hold.acheck(),
-        "put_writes": lambda asked: saver.aput_writes(*asked),
-        "put": lambda asked: saver.aput(*asked),
-    }

@@ -1,0 +1,260 @@
+"""Taking a thread back to where it was before a run: after a cancellation, a failed edit.
+
+`capture_rollback_point` reads the head before the run. `restore` puts that checkpoint's content
+on top of whatever the run left, with its tasks and their questions. What the run did stays in
+the history.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from deerflow_saver._arguments import configurable
+from deerflow_saver._plan import adrive, drive
+from deerflow_saver.channel_mode.gate import async_calls, sync_calls
+from deerflow_saver.channel_mode.marker import with_checkpoint_mode
+from deerflow_saver.errors import InvalidConfigError
+from deerflow_saver.state.conditional import conditional
+from deerflow_saver.state.if_head import a_if_head, if_head
+from deerflow_saver.state.locks import Hold, ThreadLock, aholding, holding
+from deerflow_saver.state.point_copy import Rollback
+from deerflow_saver.state.removing import Removal, alisting, listing, removing
+from deerflow_saver.state.rollback_point import Place, RollbackPoint, capturing
+from deerflow_saver.state.rolling_back import rolling_back
+from deerflow_saver.state.steps import RUNTIME, async_steps, sync_steps
+
+__all__ = [
+    "RollbackPoint",
+    "acapture_rollback_point",
+    "arestore",
+    "capture_rollback_point",
+    "restore",
+]
+
+logger = logging.getLogger("deerflow_saver")
+
+
+def capture_rollback_point(
+    accessor: Any, config: RunnableConfig, *, lock: ThreadLock | Hold | None = None
+) -> RollbackPoint | None:
+    """Take note of a thread's head before a run; None if the thread is empty.
+
+    One row is read, and one more for each subgraph that has stopped in the middle. No value of
+    a delta channel is made, and nothing is copied.
+
+    Args:
+        accessor: a `CheckpointStateAccessor`.
+        config: names the thread; a checkpoint that it selects is not looked at.
+        lock: the thread's lock, or the caller's hold of it; by default the process's lock.
+
+    Raises:
+        CheckpointModeMismatchError: the thread needs delta mode, and this is full mode.
+        ThreadLockError: the lock could not be had or kept.
+        InvalidConfigError: `config` names no thread, or a subgraph's namespace.
+
+    """
+    thread_id = _thread_of(config)
+    if accessor.checkpointer is None:
+        return None
+    with holding(lock, thread_id, "capture"):
+        return drive(capturing(_place(accessor, config)), sync_calls(accessor.checkpointer))
+
+
+async def acapture_rollback_point(
+    accessor: Any, config: RunnableConfig, *, lock: ThreadLock | Hold | None = None
+) -> RollbackPoint | None:
+    """`capture_rollback_point` on the async face."""
+    thread_id = _thread_of(config)
+    if accessor.checkpointer is None:
+        return None
+    async with aholding(lock, thread_id, "capture"):
+        plan = capturing(_place(accessor, config))
+        return await adrive(plan, async_calls(accessor.checkpointer))
+
+
+def restore(
+    accessor: Any,
+    rollback_point: RollbackPoint | None,
+    *,
+    thread_id: str | None = None,
+    run_id: str | None = None,
+    snapshot_capture_failed: bool = False,
+    lock: ThreadLock | Hold | None = None,
+) -> bool:
+    """Take a thread back to a rollback point.
+
+    The run, and whatever it has under way, must have ended. State, tasks and questions are then
+    as before; a question waits under a new id. A thread that was empty before the run is
+    deleted if all that is there is the run's own: rows with its `run_id` in their metadata.
+
+    Args:
+        accessor: a `CheckpointStateAccessor`; None: there is nothing to restore with.
+        rollback_point: what was captured; None: the thread was empty.
+        thread_id: the thread, needed if there is no point.
+        run_id: the run, as in its config's metadata; names it in errors, too.
+        snapshot_capture_failed: nothing is known of the thread before the run, so nothing is
+            done.
+        lock: the thread's lock, or the caller's hold of it; by default the process's lock.
+
+    Returns:
+        Whether the thread is as before the run.
+
+    Raises:
+        RollbackError: it cannot be taken back.
+        RefusedWriteError: somebody else moved the head meanwhile.
+        CheckpointModeMismatchError: the thread needs delta mode, and this is full mode.
+        ThreadLockError: the lock could not be had or kept.
+        InvalidConfigError: neither `thread_id` nor the point names a thread, or two.
+
+    Whatever it raises, the thread is as it was.
+
+    """
+    if _hopeless(accessor, rollback_point, run_id, failed=snapshot_capture_failed):
+        return False
+    thread_id = _named(rollback_point, thread_id)
+    if rollback_point is None:
+        removal = _removal(accessor, thread_id, run_id)
+        with holding(lock, thread_id, _owner(run_id)) as hold:
+            return drive(removing(removal), _steps(accessor, removal.saver, hold))
+    asked = _asked(accessor, rollback_point, thread_id, run_id)
+    with holding(lock, thread_id, _owner(run_id)) as hold:
+        return drive(rolling_back(asked), _steps(accessor, asked.saver, hold))
+
+
+async def arestore(
+    accessor: Any,
+    rollback_point: RollbackPoint | None,
+    *,
+    thread_id: str | None = None,
+    run_id: str | None = None,
+    snapshot_capture_failed: bool = False,
+    lock: ThreadLock | Hold | None = None,
+) -> bool:
+    """`restore` on the async face."""
+    if _hopeless(accessor, rollback_point, run_id, failed=snapshot_capture_failed):
+        return False
+    thread_id = _named(rollback_point, thread_id)
+    if rollback_point is None:
+        removal = _removal(accessor, thread_id, run_id)
+        async with aholding(lock, thread_id, _owner(run_id)) as hold:
+            return await adrive(removing(removal), _asteps(accessor, removal.saver, hold))
+    asked = _asked(accessor, rollback_point, thread_id, run_id)
+    async with aholding(lock, thread_id, _owner(run_id)) as hold:
+        return await adrive(rolling_back(asked), _asteps(accessor, asked.saver, hold))
+
+
+# -- what is asked --------------------------------------------------------------------------------
+
+
+def _thread_of(config: RunnableConfig) -> str:
+    names = configurable(config)
+    if names.get("thread_id") is None or names.get("checkpoint_ns"):
+        msg = f"config must name a thread, and no subgraph's namespace; got {config!r}"
+        raise InvalidConfigError(msg)
+    return str(names["thread_id"])
+
+
+def _config(accessor: Any, thread_id: str) -> RunnableConfig:
+    names = {"thread_id": thread_id, "checkpoint_ns": ""}
+    return with_checkpoint_mode({"configurable": names}, accessor.mode)
+
+
+def _place(accessor: Any, config: RunnableConfig) -> Place:
+    return Place(accessor.graph, _config(accessor, _thread_of(config)), accessor.mode)
+
+
+def _hopeless(
+    accessor: Any, point: RollbackPoint | None, run_id: str | None, *, failed: bool
+) -> bool:
+    """Whether there is nothing to restore with, or nothing to restore."""
+    if accessor is None or accessor.checkpointer is None:
+        logger.info("run %s: nothing to roll back, there is no checkpointer", run_id)
+    elif failed:
+        logger.warning("run %s: not rolled back, its rollback point could not be captured", run_id)
+    elif point is not None and point.checkpoint_id is None:
+        logger.warning("run %s: not rolled back, its rollback point names no checkpoint", run_id)
+    else:
+        return False
+    return True
+
+
+def _named(point: RollbackPoint | None, thread_id: str | None) -> str:
+    """The thread to restore."""
+    own = None if point is None else point.thread_id
+    if own is None and thread_id is None:
+        msg = "restore needs the thread_id of a thread that was empty before the run"
+        raise InvalidConfigError(msg)
+    if own is not None and thread_id is not None and str(thread_id) != own:
+        msg = f"the rollback point is of thread {own!r}, not of thread {thread_id!r}"
+        raise InvalidConfigError(msg)
+    return str(own if thread_id is None else thread_id)
+
+
+def _asked(accessor: Any, point: RollbackPoint, thread_id: str, run_id: str | None) -> Rollback:
+    # With the msgpack types that the graph's own reads and writes allow
+    allow = getattr(accessor.graph, "_apply_checkpointer_allowlist", lambda saver: saver)
+    saver = conditional(allow(accessor.checkpointer))
+    guard = getattr(saver, "guard", None)
+    asked = Rollback(
+        accessor.graph,
+        saver,
+        _config(accessor, thread_id),
+        point,
+        accessor.mode,
+        run_id,
+        forks=getattr(guard, "policy", None) != "refuse-all",
+    )
+    asked.config["configurable"][RUNTIME] = object()
+    asked.refuse_unusable()
+    return asked
+
+
+def _removal(accessor: Any, thread_id: str, run_id: str | None) -> Removal:
+    return Removal(accessor.checkpointer, _config(accessor, thread_id), run_id)
+
+
+def _owner(run_id: str | None) -> str:
+    return "a rollback" if run_id is None else f"the rollback of run {run_id}"
+
+
+# -- what the plans' operations do ----------------------------------------------------------------
+
+
+def _steps(accessor: Any, saver: Any, hold: Hold) -> Any:
+    raw = _raw(accessor.checkpointer)
+    return {
+        **sync_steps(saver, hold),
+        "if_head": if_head(raw),
+        "rows": listing(raw),
+        "forget": lambda thread_id: _forget(accessor.checkpointer, thread_id),
+    }
+
+
+def _asteps(accessor: Any, saver: Any, hold: Hold) -> Any:
+    raw = _raw(accessor.checkpointer)
+
+    async def forget(thread_id: str) -> None:
+        _forget(accessor.checkpointer, thread_id)
+
+    return {
+        **async_steps(saver, hold),
+        "if_head": a_if_head(raw),
+        "rows": alisting(raw),
+        "forget": forget,
+    }
+
+
+def _raw(saver: Any) -> Any:
+    """The saver without this package's wrapper, whose rule does not speak of these calls."""
+    return saver.inner if hasattr(saver, "cache_info") else saver
+
+
+def _forget(saver: Any, thread_id: str) -> None:
+    """Make a wrapper forget a thread whose rows went without it."""
+    if hasattr(saver, "cache_info"):
+        saver.purge_thread(thread_id)
+        if saver.guard is not None:
+            saver.guard.state.forget_thread(thread_id)
