@@ -154,6 +154,18 @@ def test_the_story_of_a_regenerated_answer_on_every_saver(
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize("part", ["configurable", "metadata"])
+def test_a_run_that_has_an_id_goes_on_with_its_input(part: str) -> None:
+    """LangGraph leaves the input out if the head is the run's own, by its id."""
+    agent = Agent("delta", CachedHistorySaver(InMemorySaver()))
+    converse(agent)
+    config: Any = copied(history(agent)[3].config)
+    config.setdefault(part, {})["run_id"] = "r"
+    assert linearize_resume(agent.accessor, config, run_id="r") is not None
+    assert config[part]["run_id"] == "r"
+    assert "new" in agent.graph.invoke({"log": ["new"], "do": "x"}, config)["log"]
+
+
 @every_async_case
 async def test_the_async_face_goes_back_to_the_same(case: SaverCase, storage: Storage) -> None:
     async with case.aopen(storage) as saver:

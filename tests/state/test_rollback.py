@@ -7,36 +7,268 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from deerflow_saver import CachedHistorySaver
-from deerflow_saver.state import capture_rollback_point, restore
+from deerflow_saver.state import (
+    acapture_rollback_point,
+    arestore,
+    capture_rollback_point,
+    linearize_resume,
+    restore,
+)
 from support.modes import thread
+from support.rollback_threads import (
+    AFTER,
+    HEADS,
+    RUN,
+    TURN,
+    WHERE,
+    AsyncStopping,
+    Stopping,
+    acancel,
+    amake,
+    cancel,
+    config_of_run,
+    inputs,
+    make,
+    shown,
+    told,
+)
+from support.savers import SaverCase, Storage, every_async_case, every_sync_case
 
-from support.rollback_threads import AFTER, HEADS, RUN, TURN, Stopping, cancel, shown, turn
-
-WRAPS: dict[str, Callable[[Any], Any]] = {
+Wrap = Callable[[Any], Any]
+WRAPS: dict[str, Wrap] = {
     "refusing": CachedHistorySaver,
+    "unguarded": lambda saver: CachedHistorySaver(saver, guard="off"),
     "raw": lambda saver: saver,
 }
+every_wrap = pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+every_head = pytest.mark.parametrize("head", HEADS)
+both_modes = pytest.mark.parametrize("mode", ["full", "delta"])
+every_durability = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 
 
-@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-@pytest.mark.parametrize("where", ["before", "during", "after"])
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("mode", ["full", "delta"])
-def test_matrix(mode: str, head: str, where: str, durability: Any, wrap: Any) -> None:
-    for given in (TURN, *[AFTER[h] for h in [head] if h in AFTER]):
-        control = Stopping(mode, InMemorySaver())
-        HEADS[head](control, durability=durability)
+def goes_on(agent: Stopping, head: str) -> Any:
+    """What is shown when the head has gone on, and after another turn."""
+    if head in AFTER:
+        agent.graph.invoke(AFTER[head], thread())
+    after = shown(agent)
+    agent.graph.invoke({"log": ["next"], "do": "x"}, thread())
+    return after, shown(agent)
+
+
+def ids(saver: Any) -> set[str]:
+    return {row.checkpoint["id"] for row in saver.list(thread())}
+
+
+@every_durability
+@every_head
+@both_modes
+def test_state_tasks_and_questions_are_those_from_before_the_run(
+    mode: str, head: str, durability: Any
+) -> None:
+    """Wherever the run ended, whatever was run; and the thread goes on as if it had not been."""
+    control = Stopping(mode, InMemorySaver())
+    make(control, head, durability=durability)
+    expected = goes_on(control, head)
+    moved = 0
+    for number, (where, given) in enumerate(
+        (where, given) for where in WHERE for given in inputs(head)
+    ):
         saver = InMemorySaver()
-        agent = Stopping(mode, wrap(saver))
-        HEADS[head](agent, durability=durability)
-        before = shown(agent)
+        agent = Stopping(mode, list(WRAPS.values())[number % 3](saver))
+        make(agent, head, durability=durability)
+        before, rows = shown(agent), ids(saver)
         point = capture_rollback_point(agent.accessor, thread())
+        assert (point is None) == (head == "empty")
         cancel(agent, given, where, durability=durability)
+        moved += shown(agent) != before
+        ran = ids(saver)
         assert restore(agent.accessor, point, thread_id="1", run_id=RUN)
         assert shown(agent) == before == shown(Stopping(mode, saver))
+        left = ids(saver)
+        assert left >= (ran if point else rows), "what the run did stays in the history"
+        assert len(left - ran) <= 1
         assert restore(agent.accessor, point, thread_id="1", run_id=RUN)
-        assert turn(agent, head) == turn(control, head)
-        assert shown(agent) == shown(Stopping(mode, saver))
+        assert ids(saver) == left, "it is restored once"
+        assert goes_on(agent, head) == expected
+        assert shown(Stopping(mode, saver)) == expected[1]
+    assert moved > 0
+
+
+@every_durability
+@every_head
+@both_modes
+async def test_so_are_those_of_a_task_that_is_cancelled(
+    mode: str, head: str, durability: Any
+) -> None:
+    for number, (where, given) in enumerate(
+        (where, given) for where in WHERE for given in inputs(head)
+    ):
+        saver = InMemorySaver()
+        agent = AsyncStopping(mode, list(WRAPS.values())[number % 3](saver))
+        await amake(agent, head, durability=durability)
+        before = told(await agent.accessor.aget(thread()))
+        point = await acapture_rollback_point(agent.accessor, thread())
+        await acancel(agent, given, where, durability=durability)
+        assert await arestore(agent.accessor, point, thread_id="1", run_id=RUN)
+        assert told(await agent.accessor.aget(thread())) == before
+        assert shown(Stopping(mode, saver)) == before
+        await agent.graph.ainvoke(inputs(head)[-1], thread())
+        state = await agent.accessor.aget(thread())
+        assert told(state) == shown(Stopping(mode, saver))
+        log = state.values["log"]
+        assert log.count("run") == (inputs(head)[-1] is TURN)
+        if head == "interrupted":
+            assert "answered earlylate" in log
+
+
+@both_modes
+@every_sync_case
+def test_on_every_saver(case: SaverCase, storage: Storage, mode: str) -> None:
+    for head in HEADS:
+        for number, given in enumerate(inputs(head)):
+            thread_id = f"{head} {number}"
+            with case.open(storage) as saver:
+                agent = Stopping(mode, CachedHistorySaver(saver))
+                make(agent, head, thread_id)
+                before = shown(agent, thread_id)
+                point = capture_rollback_point(agent.accessor, thread(thread_id))
+                cancel(agent, given, "after", thread_id)
+                assert shown(agent, thread_id) != before
+                assert restore(agent.accessor, point, thread_id=thread_id, run_id=RUN)
+                assert shown(agent, thread_id) == before
+            with case.open(storage) as saver:
+                cold = Stopping(mode, saver)
+                assert shown(cold, thread_id) == before
+                if head in AFTER:
+                    cold.graph.invoke(AFTER[head], thread(thread_id))
+                    log = cold.accessor.get(thread(thread_id)).values["log"]
+                    assert log.count("work") == 2
+                    assert "run" not in log
+
+
+@both_modes
+@every_async_case
+async def test_on_every_saver_of_a_loop(case: SaverCase, storage: Storage, mode: str) -> None:
+    async with case.aopen(storage) as saver:
+        agent = AsyncStopping(mode, CachedHistorySaver(saver))
+        assert await acapture_rollback_point(agent.accessor, thread()) is None
+        await acancel(agent, TURN, "after")
+        assert await arestore(agent.accessor, None, thread_id="1", run_id=RUN)
+        assert not (await agent.accessor.aget(thread())).values
+        await amake(agent, "interrupted")
+        before = told(await agent.accessor.aget(thread()))
+        point = await acapture_rollback_point(agent.accessor, thread())
+        await acancel(agent, AFTER["interrupted"], "after")
+        assert await arestore(agent.accessor, point, run_id=RUN)
+    async with case.aopen(storage) as saver:
+        cold = AsyncStopping(mode, saver)
+        assert told(await cold.accessor.aget(thread())) == before
+        out = await cold.graph.ainvoke(Command(resume="late"), thread())
+        assert "answered earlylate" in out["log"]
+
+
+# -- what it stands on --------------------------------------------------------------------------
+
+
+def test_a_full_thread_is_forked_and_a_delta_thread_goes_on_from_its_head() -> None:
+    for mode in ("full", "delta"):
+        saver = InMemorySaver()
+        agent = Stopping(mode, CachedHistorySaver(saver))
+        make(agent, "clean")
+        point = capture_rollback_point(agent.accessor, thread())
+        assert point is not None
+        cancel(agent, TURN, "after")
+        left = agent.accessor.get(thread()).config["configurable"]["checkpoint_id"]
+        assert restore(agent.accessor, point)
+        row = saver.get_tuple(thread())
+        assert row is not None
+        assert row.parent_config is not None
+        parent = row.parent_config["configurable"]["checkpoint_id"]
+        assert parent == (point.checkpoint_id if mode == "full" else left)
+        assert row.metadata["source"] == "update"
+        assert row.metadata["deerflow_rolled_back_to"] == point.checkpoint_id  # type: ignore[typeddict-item]
+
+
+def test_a_guard_that_refuses_every_fork_gets_none() -> None:
+    saver = InMemorySaver()
+    agent = Stopping("full", CachedHistorySaver(saver, guard="refuse-all"))
+    make(agent, "interrupted")
+    before = shown(agent)
+    point = capture_rollback_point(agent.accessor, thread())
+    cancel(agent, AFTER["interrupted"], "after")
+    left = agent.accessor.get(thread()).config["configurable"]["checkpoint_id"]
+    assert restore(agent.accessor, point)
+    assert shown(agent) == before
+    row = saver.get_tuple(thread())
+    assert row is not None
+    assert row.parent_config is not None
+    assert row.parent_config["configurable"]["checkpoint_id"] == left
+
+
+@every_wrap
+def test_the_turn_that_was_left_stays_readable(wrap: Wrap) -> None:
+    agent = Stopping("delta", wrap(InMemorySaver()))
+    make(agent, "interrupted")
+    point = capture_rollback_point(agent.accessor, thread())
+    cancel(agent, AFTER["interrupted"], "after")
+    left = agent.accessor.history(thread())
+    assert restore(agent.accessor, point)
+    agent.graph.invoke(Command(resume="other"), thread())
+    kept = {state.config["configurable"]["checkpoint_id"]: state for state in left}
+    history = agent.accessor.history(thread())
+    found = [s for s in history if s.config["configurable"]["checkpoint_id"] in kept]
+    assert len(found) == len(left)
+    for state in found:
+        assert state.values == kept[state.config["configurable"]["checkpoint_id"]].values
+
+
+@every_wrap
+def test_an_edit_that_fails_gives_back_the_turn_that_was_edited(wrap: Wrap) -> None:
+    """Captured before going back, so what is restored is not the state gone back to."""
+    agent = Stopping("delta", wrap(InMemorySaver()))
+    make(agent, "clean")
+    base = agent.accessor.get(thread()).config
+    agent.graph.invoke({"log": ["question"], "do": "x"}, thread())
+    before = shown(agent)
+    config = config_of_run()
+    point = capture_rollback_point(agent.accessor, config)
+    config["configurable"].update(base["configurable"])
+    assert linearize_resume(agent.accessor, config, run_id=RUN) is not None
+    assert shown(agent) != before
+    cancel(agent, TURN, "after")
+    assert restore(agent.accessor, point, run_id=RUN)
+    assert shown(agent) == before
+    log = agent.graph.invoke({"log": ["more"], "do": "x"}, thread())["log"]
+    assert log[: len(before[0]["log"]) + 1] == [*before[0]["log"], "more"]
+
+
+def test_capturing_reads_one_row_and_makes_no_value() -> None:
+    from support.faulty import Faulty
+
+    agent = Stopping("delta", InMemorySaver())
+    make(agent, "interrupted")
+    counting = Faulty(agent.accessor.checkpointer, -1, lambda: None)
+    watched = Stopping("delta", counting)
+    assert capture_rollback_point(watched.accessor, thread()) is not None
+    assert counting._self_calls == ["get_tuple"]
+
+
+def test_what_a_command_wrote_on_the_head_is_part_of_it() -> None:
+    for mode in ("full", "delta"):
+        agent = Stopping(mode, InMemorySaver())
+        make(agent, "interrupted")
+        agent.stop = "ask"
+        with pytest.raises(Exception, match="ask"):
+            agent.graph.invoke(Command(resume="b", update={"log": ["by command"]}), thread())
+        agent.stop = None
+        before = shown(agent)
+        point = capture_rollback_point(agent.accessor, thread())
+        cancel(agent, TURN, "after")
+        assert restore(agent.accessor, point)
+        assert shown(agent) == before
+        log = agent.graph.invoke(None, thread())["log"]
+        assert log.count("by command") == 1
+        assert "answered earlyb" in log

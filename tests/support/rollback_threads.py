@@ -1,9 +1,8 @@
-"""Threads to roll back: what stands at their head before the run, and where the run ends."""
+"""Threads to roll back: what stands at their head before a run, and where the run ends."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from langgraph.types import Command
@@ -11,10 +10,52 @@ from langgraph.types import Command
 from support.agent_in_modes import Agent
 from support.modes import thread
 
-__all__ = ["AFTER", "HEADS", "RUN", "AsyncStopping", "Stopped", "Stopping", "cancel", "shown", "turn"]
+__all__ = [
+    "AFTER",
+    "HEADS",
+    "RUN",
+    "TURN",
+    "WHERE",
+    "AsyncStopping",
+    "Stopped",
+    "Stopping",
+    "acancel",
+    "amake",
+    "cancel",
+    "config_of_run",
+    "inputs",
+    "make",
+    "shown",
+    "told",
+]
 
 RUN = "the run"
 """Its id."""
+TURN: Any = {"log": ["run"], "do": "ask"}
+FIRST: Any = ({"log": ["one"], "do": "x"}, None)
+
+HEADS: dict[str, list[tuple[Any, str | None]]] = {
+    "clean": [FIRST],
+    # One task has asked twice and was answered once, the other has finished
+    "interrupted": [
+        FIRST,
+        ({"log": ["two"], "do": "ask twice"}, None),
+        (Command(resume="early"), None),
+    ],
+    # One task has failed, the other has finished
+    "busy": [FIRST, ({"log": ["two"], "do": "x"}, "ask")],
+    "empty": [],
+}
+"""The turns that lead there: the input, and the node that ends it."""
+AFTER: dict[str, Any] = {"interrupted": Command(resume="late"), "busy": None}
+"""What goes on from a head; a new turn does from any."""
+WHERE = ("before", "during", "after")
+"""When a run ends, in terms of its first superstep."""
+_NODES = {
+    True: {"before": None, "during": "ask", "after": "close"},
+    False: {"before": None, "during": "plan", "after": "ask"},
+}
+"""The node that ends it, by whether it goes on from the head; None: it ends before any."""
 
 
 class Stopped(Exception):  # noqa: N818
@@ -70,81 +111,72 @@ class AsyncStopping(Agent):
         return super()._close(state)
 
 
-def _empty(_agent: Any, **_: Any) -> None:
-    pass
+def inputs(head: str) -> list[Any]:
+    """What may be run from a head."""
+    return [TURN, *([AFTER[head]] if head in AFTER else [])]
 
 
-def _clean(agent: Any, **options: Any) -> None:
-    agent.graph.invoke({"log": ["one"], "do": "x"}, thread(), **options)
+def config_of_run(thread_id: str = "1") -> Any:
+    return {**thread(thread_id), "metadata": {"run_id": RUN}}
 
 
-def _interrupted(agent: Any, **options: Any) -> None:
-    """One task has asked twice and was answered once, the other has finished."""
-    _clean(agent, **options)
-    agent.graph.invoke({"log": ["two"], "do": "ask twice"}, thread(), **options)
-    agent.graph.invoke(Command(resume="early"), thread(), **options)
+def make(agent: Stopping, head: str, thread_id: str = "1", **options: Any) -> None:
+    """Lead a thread to a head."""
+    for given, stop in HEADS[head]:
+        run(agent, given, stop, thread(thread_id), **options)
 
 
-def _busy(agent: Any, **options: Any) -> None:
-    """One task has failed, the other has finished."""
-    _clean(agent, **options)
-    agent.stop = "ask"
+def run(agent: Stopping, given: Any, stop: str | None, config: Any, **options: Any) -> None:
+    agent.stop = stop
     try:
-        agent.graph.invoke({"log": ["two"], "do": "x"}, thread(), **options)
+        agent.graph.invoke(given, config, **options)
     except Stopped:
         agent.stop = None
     assert agent.stop is None
 
 
-HEADS: dict[str, Callable[..., None]] = {
-    "clean": _clean,
-    "interrupted": _interrupted,
-    "busy": _busy,
-    "empty": _empty,
-}
-AFTER: dict[str, Any] = {"interrupted": Command(resume="late"), "busy": None}
-"""What goes on from a head; a new turn does from any."""
-TURN = {"log": ["run"], "do": "ask"}
-POINTS: dict[bool, dict[str, str | None]] = {
-    True: {"before": None, "during": "ask", "after": "close"},
-    False: {"before": None, "during": "plan", "after": "ask"},
-}
-"""Per whether a run goes on, where it ends in terms of its first superstep."""
-
-
-def config_of_run(**names: Any) -> Any:
-    return {**thread(**names), "metadata": {"run_id": RUN}}
-
-
-def cancel(agent: Stopping, given: Any, where: str, **options: Any) -> None:
+def cancel(agent: Stopping, given: Any, where: str, thread_id: str = "1", **options: Any) -> None:
     """A run that ends before, in or after its first superstep."""
-    agent.stop = POINTS[given is not TURN][where]
-    if agent.stop is None:
-        stream = agent.graph.stream(given, config_of_run(), stream_mode="values", **options)
-        next(stream)
-        stream.close()
+    stop, config = _NODES[given is not TURN][where], config_of_run(thread_id)
+    if stop is not None:
+        run(agent, given, stop, config, **options)
         return
-    try:
-        agent.graph.invoke(given, config_of_run(), **options)
-    except Stopped:
-        agent.stop = None
-    assert agent.stop is None
+    stream = agent.graph.stream(given, config, stream_mode="values", **options)
+    next(stream)
+    stream.close()
+
+
+async def amake(agent: AsyncStopping, head: str, **options: Any) -> None:
+    """`make` with tasks that are cancelled."""
+    for given, stop in HEADS[head]:
+        await arun(agent, given, stop, thread(), **options)
+
+
+async def arun(
+    agent: AsyncStopping, given: Any, stop: str | None, config: Any, **options: Any
+) -> None:
+    agent.stop = stop
+    task = asyncio.create_task(agent.graph.ainvoke(given, config, **options))
+    if stop is None:
+        await task
+        return
+    await agent.reached.wait()
+    agent.stop = None
+    agent.reached.clear()
+    task.cancel()
+    ended = await asyncio.gather(task, return_exceptions=True)
+    assert isinstance(ended[0], asyncio.CancelledError)
 
 
 async def acancel(agent: AsyncStopping, given: Any, where: str, **options: Any) -> None:
-    """The same with a task that is cancelled."""
-    agent.stop = POINTS[given is not TURN][where]
-    if agent.stop is None:
-        stream = agent.graph.astream(given, config_of_run(), stream_mode="values", **options)
-        await anext(stream)
-        await stream.aclose()
+    """`cancel` with a task that is cancelled."""
+    stop, config = _NODES[given is not TURN][where], config_of_run()
+    if stop is not None:
+        await arun(agent, given, stop, config, **options)
         return
-    run = asyncio.create_task(agent.graph.ainvoke(given, config_of_run(), **options))
-    await agent.reached.wait()
-    run.cancel()
-    agent.stop = None
-    agent.reached.clear()
-    assert isinstance((await asyncio.gather(run, return_exceptions=True))[0], BaseException)
+    stream = agent.graph.astream(given, config, stream_mode="values", **options)
+    await anext(stream)
+    await stream.aclose()
 
 
 def told(state: Any) -> Any:
@@ -157,14 +189,6 @@ def told(state: Any) -> Any:
     return values, state.next, tasks, [asked.value for asked in state.interrupts]
 
 
-def shown(agent: Agent) -> Any:
-    return told(agent.accessor.get(thread()))
-
-
-def turn(agent: Agent, head: str) -> Any:
-    """What goes on from a head, and then another turn; gives all that is shown."""
-    if head in AFTER:
-        agent.graph.invoke(AFTER[head], thread())
-    after = shown(agent)
-    agent.graph.invoke({"log": ["next"], "do": "x"}, thread())
-    return after, shown(agent)
+def shown(agent: Agent, thread_id: str = "1") -> Any:
+    """What a thread's reader is shown."""
+    return told(agent.accessor.get(thread(thread_id)))

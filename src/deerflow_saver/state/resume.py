@@ -144,9 +144,23 @@ def _asked(
     # With the msgpack types that the graph's own reads and writes allow
     allow = getattr(accessor.graph, "_apply_checkpointer_allowlist", lambda saver: saver)
     saver = conditional(allow(accessor.checkpointer))
-    prepared = with_checkpoint_mode(config, "delta")
+    prepared = with_checkpoint_mode(_without_run(config), "delta")
     prepared["configurable"][RUNTIME] = object()
     return Backwards(accessor.graph, saver, prepared, given, run_id)
+
+
+def _without_run(config: RunnableConfig) -> RunnableConfig:
+    """The config without the run's id, for a checkpoint that is not the run's own.
+
+    A run that finds its id in the head's metadata takes itself for resumed, and leaves its
+    input out (`PregelLoop._first`).
+    """
+    parts: dict[str, Any] = {
+        part: {name: value for name, value in names.items() if name != "run_id"}
+        for part in ("configurable", "metadata")
+        if isinstance(names := config.get(part), dict)
+    }
+    return {**config, **parts}  # type: ignore[typeddict-item]
 
 
 def _owner(run_id: str | None) -> str | None:

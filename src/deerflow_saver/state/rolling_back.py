@@ -18,6 +18,7 @@ from deerflow_saver.state.linear_copy import delta_names
 from deerflow_saver.state.namespaces import namespaces_since
 from deerflow_saver.state.point_copy import Copied, Rollback, content_of, with_tasks
 from deerflow_saver.state.reattaching import same_writes
+from deerflow_saver.state.rollback_point import RollbackPoint
 
 __all__ = ["ROLLED_BACK_TO", "rolling_back"]
 
@@ -44,8 +45,7 @@ def rolling_back(asked: Rollback) -> Plan[bool]:
     if asked.mode == "full":
         for shown in (head, row):
             yield from judge_row(shown, asked.graph.channels)
-    serde = asked.saver.serde
-    if head is row and same_writes(serde, row.pending_writes or (), asked.point.pending_writes):
+    if head is row and (yield from _untouched(asked, asked.point, row)):
         return True
     _refuse_anothers_head(asked, head)
     copied = yield from _copy(asked, row, head)
@@ -55,6 +55,19 @@ def rolling_back(asked: Rollback) -> Plan[bool]:
     yield "check", None
     yield from _put_before(asked, copied)
     _refuse_config(asked, (yield from _put_root(asked, row, head, copied)))
+    return True
+
+
+def _untouched(asked: Rollback, point: RollbackPoint, row: Any) -> Plan[bool]:
+    """Whether a namespace's newest row is the captured one, with what was pending there."""
+    if row is None or row.checkpoint["id"] != point.checkpoint_id:
+        return False
+    if not same_writes(asked.saver.serde, row.pending_writes or (), point.pending_writes):
+        return False
+    for stopped in point.subgraphs:
+        inside = yield "get_tuple", asked.at(None, stopped.checkpoint_ns)
+        if not (yield from _untouched(asked, stopped, inside)):
+            return False
     return True
 
 
@@ -106,7 +119,7 @@ def _copy(asked: Rollback, row: Any, head: Any) -> Plan[Copied | None]:
     }
     if not linear and MARKER in row.metadata:
         metadata[MARKER] = row.metadata[MARKER]
-    if _restored(asked, head):
+    if _restored(asked, head) and not point.subgraphs:
         stored = content._replace(checkpoint={**content.checkpoint, "id": head.checkpoint["id"]})
         done = yield from with_tasks(asked, asked.graph, point, row, (stored, head.metadata), {})
         left = [(owner, *write) for owner, writes, _ in done.pending for write in writes]
