@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
 from deerflow_saver import CachedHistorySaver, NonHeadWriteError
@@ -30,10 +26,10 @@ from deerflow_saver.state import (
 from deerflow_saver.state.locks import THREAD_LOCK
 from support.agent_in_modes import Agent
 from support.faulty import Faulty
+from support.kills import Kill, killed
 from support.modes import thread
-from support.savers import SaverCase, Storage, every_async_case, every_sync_case
+from support.savers import SYNC_CASES, SaverCase, Storage, every_async_case, every_sync_case
 
-HERE = Path(__file__).parent
 WRAPS: dict[str, Callable[[Any], Any]] = {
     "refusing": CachedHistorySaver,
     "unguarded": lambda saver: CachedHistorySaver(saver, guard="off"),
@@ -42,21 +38,21 @@ WRAPS: dict[str, Callable[[Any], Any]] = {
 every_wrap = pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
 
 
-def asking_in_the_past(saver: Any) -> tuple[Agent, Any]:
+def asking_in_the_past(saver: Any, thread_id: str = "1") -> tuple[Agent, Any]:
     """A thread with a checkpoint that asks, and its config; every storage call is made for it."""
     agent = Agent("delta", saver)
-    agent.graph.invoke({"log": ["one"], "do": "ask twice"}, thread())
-    agent.graph.invoke(Command(resume="a"), thread())
-    asking = agent.accessor.get(thread()).config
-    agent.graph.invoke(Command(resume="b"), thread())
-    agent.graph.invoke({"log": ["two"], "do": "ask"}, thread())
+    agent.graph.invoke({"log": ["one"], "do": "ask twice"}, thread(thread_id))
+    agent.graph.invoke(Command(resume="a"), thread(thread_id))
+    asking = agent.accessor.get(thread(thread_id)).config
+    agent.graph.invoke(Command(resume="b"), thread(thread_id))
+    agent.graph.invoke({"log": ["two"], "do": "ask"}, thread(thread_id))
     return agent, asking["configurable"]
 
 
-def shown(saver: Any) -> Any:
+def shown(saver: Any, thread_id: str = "1") -> Any:
     """All that readers of a thread are shown."""
     accessor = Agent("delta", saver).accessor
-    return accessor.get(thread()), accessor.history(thread())
+    return accessor.get(thread(thread_id)), accessor.history(thread(thread_id))
 
 
 class Fault(Exception):  # noqa: N818
@@ -99,11 +95,11 @@ def test_a_storage_call_that_raises_leaves_the_thread_as_before_or_as_after(
     assert after == (1 if afterwards else 0)
 
 
-def assert_taken_back(agent: Agent) -> None:
+def assert_taken_back(agent: Agent, thread_id: str = "1") -> None:
     """The thread waits for the answer to the second question; nothing else of it is left."""
-    state = agent.accessor.get(thread())
+    state = agent.accessor.get(thread(thread_id))
     assert [asked.value for asked in state.interrupts] == ["second?"]
-    out = agent.graph.invoke(Command(resume="B"), thread())
+    out = agent.graph.invoke(Command(resume="B"), thread(thread_id))
     assert "answered aB" in out["log"]
     assert not {"answered ab", "two"} & set(out["log"])
 
@@ -145,39 +141,31 @@ async def test_a_cancelled_resume_leaves_the_thread_as_before_or_as_after(
     assert after == (1 if afterwards else 0)
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_process_killed_at_a_storage_call_leaves_the_thread_as_before_or_as_after(
-    tmp_path: Path,
+    kind: str, storage: Storage, tmp_path: Path
 ) -> None:
-    """Kill -9, before and after each call, on a SQLite file."""
-    origin = tmp_path / "origin.sqlite"
-    with SqliteSaver.from_conn_string(str(origin)) as saver:
-        saver.setup()
-        _, names = asking_in_the_past(saver)
-        before = shown(saver)
-    copies = [tmp_path / f"{when}-{at}.sqlite" for at in range(6) for when in ("before", "after")]
-    for path in copies:
-        shutil.copy(origin, path)
-    subprocess.run(
-        [
-            sys.executable,
-            HERE / "resume_worker.py",
-            names["checkpoint_id"],
-            *copies,
-        ],
-        check=True,
-        cwd=HERE.parent,
-        timeout=150,
-    )
-    results = []
-    for path in copies:
-        with SqliteSaver.from_conn_string(str(path)) as saver:
-            after = shown(saver) != before
-            results.append(after)
-            agent = Agent("delta", saver)
+    """Kill -9, before the first call and after each, those in the writing transaction too."""
+    case = next(case for case in SYNC_CASES if case.name == kind)
+    uri = storage.sqlite_path if kind == "sqlite" else storage.postgres_uri
+    kills, before = [], []
+    with case.open(storage) as saver:
+        for at in (None, -1, *range(7)):
+            agent, names = asking_in_the_past(saver, str(at))
+            before.append(shown(saver, str(at)))
+            place, selected = None if at is None else max(at, 0), names["checkpoint_id"]
+            kills.append(Kill(uri, "delta", str(at), place, at != -1, selected))
+    died = killed(kills, tmp_path)
+    assert sum(died) == 7, "one before the first call and one after each"
+    with case.open(storage) as saver:
+        agent = Agent("delta", saver)
+        for kill, was_killed, as_before in zip(kills, died, before, strict=True):
+            after = shown(saver, kill.thread_id) != as_before
+            assert after or was_killed
             if not after:
-                assert linearize_resume(agent.accessor, thread(**names)) is not None
-            assert_taken_back(agent)
-    assert results == [False] * 11 + [True]
+                config = thread(kill.thread_id, checkpoint_id=kill.selected)
+                assert linearize_resume(agent.accessor, config) is not None
+            assert_taken_back(agent, kill.thread_id)
 
 
 # -- whoever else writes ----------------------------------------------------------------------

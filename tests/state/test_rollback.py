@@ -17,6 +17,7 @@ from deerflow_saver.state import (
     linearize_resume,
     restore,
 )
+from support.faulty import Faulty
 from support.modes import thread
 from support.rollback_threads import (
     AFTER,
@@ -53,9 +54,15 @@ def goes_on(agent: Stopping, head: str) -> Any:
     """What is shown when the head has gone on, and after another turn."""
     if head in AFTER:
         agent.graph.invoke(AFTER[head], thread())
-    after = shown(agent)
+    after = in_order(shown(agent))
     agent.graph.invoke({"log": ["next"], "do": "x"}, thread())
-    return after, shown(agent)
+    return after, in_order(shown(agent))
+
+
+def in_order(state: Any) -> Any:
+    """What one step logs comes in no order that releases agree on."""
+    values, *others = state
+    return {**values, "log": sorted(values.get("log", ()))}, *others
 
 
 def ids(saver: Any) -> set[str]:
@@ -93,7 +100,7 @@ def test_state_tasks_and_questions_are_those_from_before_the_run(
         assert restore(agent.accessor, point, thread_id="1", run_id=RUN)
         assert ids(saver) == left, "it is restored once"
         assert goes_on(agent, head) == expected
-        assert shown(Stopping(mode, saver)) == expected[1]
+        assert in_order(shown(Stopping(mode, saver))) == expected[1]
     assert moved > 0
 
 
@@ -127,26 +134,24 @@ async def test_so_are_those_of_a_task_that_is_cancelled(
 @both_modes
 @every_sync_case
 def test_on_every_saver(case: SaverCase, storage: Storage, mode: str) -> None:
-    for head in HEADS:
-        for number, given in enumerate(inputs(head)):
-            thread_id = f"{head} {number}"
-            with case.open(storage) as saver:
-                agent = Stopping(mode, CachedHistorySaver(saver))
-                make(agent, head, thread_id)
-                before = shown(agent, thread_id)
-                point = capture_rollback_point(agent.accessor, thread(thread_id))
-                cancel(agent, given, "after", thread_id)
-                assert shown(agent, thread_id) != before
-                assert restore(agent.accessor, point, thread_id=thread_id, run_id=RUN)
-                assert shown(agent, thread_id) == before
-            with case.open(storage) as saver:
-                cold = Stopping(mode, saver)
-                assert shown(cold, thread_id) == before
-                if head in AFTER:
-                    cold.graph.invoke(AFTER[head], thread(thread_id))
-                    log = cold.accessor.get(thread(thread_id)).values["log"]
-                    assert log.count("work") == 2
-                    assert "run" not in log
+    """Each head is the name of its thread."""
+    before = {}
+    with case.open(storage) as saver:
+        agent = Stopping(mode, CachedHistorySaver(saver))
+        for head in HEADS:
+            make(agent, head, head)
+            before[head] = shown(agent, head)
+            point = capture_rollback_point(agent.accessor, thread(head))
+            cancel(agent, inputs(head)[-1], "after", head)
+            assert shown(agent, head) != before[head]
+            assert restore(agent.accessor, point, thread_id=head, run_id=RUN)
+            assert shown(agent, head) == before[head]
+    with case.open(storage) as saver:
+        cold = Stopping(mode, saver)
+        assert {head: shown(cold, head) for head in HEADS} == before
+        for head, given in AFTER.items():
+            cold.graph.invoke(given, thread(head))
+            assert cold.accessor.get(thread(head)).values["log"].count("work") == 2
 
 
 @both_modes
@@ -246,8 +251,6 @@ def test_an_edit_that_fails_gives_back_the_turn_that_was_edited(wrap: Wrap) -> N
 
 
 def test_capturing_reads_one_row_and_makes_no_value() -> None:
-    from support.faulty import Faulty
-
     agent = Stopping("delta", InMemorySaver())
     make(agent, "interrupted")
     counting = Faulty(agent.accessor.checkpointer, -1, lambda: None)

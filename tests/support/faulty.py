@@ -10,7 +10,9 @@ import wrapt
 
 __all__ = ["CALLS", "Faulty"]
 
-CALLS = ("get_tuple", "list", "get_delta_channel_history", "put", "put_writes")
+CALLS = (
+    "get_tuple", "list", "get_delta_channel_history", "put", "put_writes", "delete_thread",
+)  # fmt: skip
 
 
 class Faulty(wrapt.BaseObjectProxy[Any]):
