@@ -48,10 +48,10 @@ def rolling_back(asked: Rollback) -> Plan[bool]:
     if head is row and (yield from _untouched(asked, asked.point, row)):
         return True
     _refuse_anothers_head(asked, head)
+    yield from _refuse_moved_subgraphs(asked)
     copied = yield from _copy(asked, row, head)
     if copied is None:
         return True
-    yield from _refuse_moved_subgraphs(asked)
     yield "check", None
     yield from _put_before(asked, copied)
     _refuse_config(asked, (yield from _put_root(asked, row, head, copied)))
@@ -93,7 +93,7 @@ def _refuse_moved_subgraphs(asked: Rollback) -> Plan[None]:
     stateful = sorted(name for name in moved if name and ":" not in name)
     if stateful:
         asked.refuse(
-            f"its subgraph {', '.join(stateful)} has gone on since, and keeps its state by itself",
+            f"its subgraph {', '.join(stateful)} keeps its state by itself, and has gone on since",
             "Compile the subgraph without a checkpointer of its own (checkpointer=True).",
         )
 
