@@ -72,7 +72,7 @@ class Rollback:
         """
         if not isinstance(getattr(self.graph, "channels", None), Mapping):
             raise self._error(f"{self.who} could not inspect the state schema for rollback")
-        for found in (self.point, *self.point.subgraphs):
+        for found in self.point.everywhere():
             for write in found.pending_writes:
                 self._refuse_malformed(write)
 

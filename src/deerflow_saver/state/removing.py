@@ -19,7 +19,6 @@ __all__ = ["Removal", "alisting", "listing", "removing"]
 class Removal(NamedTuple):
     """A thread to be emptied."""
 
-    saver: Any
     config: RunnableConfig
     """Names the thread."""
     run_id: str | None
@@ -45,7 +44,7 @@ def removing(asked: Removal) -> Plan[bool]:
     and is never deleted.
     """
     yield "get_tuple", asked.config  # waits for saves of this process that are under way
-    rows = yield "rows", asked.thread_id
+    rows = yield "rows", asked.config
     if not rows:
         return True
     for row in rows:
@@ -80,22 +79,23 @@ def _refuse(asked: Removal, row: _Row) -> NoReturn:
     raise error
 
 
-def listing(saver: Any) -> Callable[[str], list[_Row]]:
+def listing(saver: Any) -> Callable[[RunnableConfig], list[_Row]]:
     """The operation `"rows"` on a saver's sync face: all of a thread's, in every namespace."""
-    return lambda thread_id: [_row(found) for found in saver.list(_everywhere(thread_id))]
+    return lambda config: [_row(found) for found in saver.list(_everywhere(config))]
 
 
-def alisting(saver: Any) -> Callable[[str], Awaitable[list[_Row]]]:
+def alisting(saver: Any) -> Callable[[RunnableConfig], Awaitable[list[_Row]]]:
     """The operation `"rows"` on a saver's async face."""
 
-    async def rows(thread_id: str) -> list[_Row]:
-        return [_row(found) async for found in saver.alist(_everywhere(thread_id))]
+    async def rows(config: RunnableConfig) -> list[_Row]:
+        return [_row(found) async for found in saver.alist(_everywhere(config))]
 
     return rows
 
 
-def _everywhere(thread_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread_id}}
+def _everywhere(config: RunnableConfig) -> RunnableConfig:
+    names = {k: v for k, v in configurable(config).items() if k != "checkpoint_ns"}
+    return {**config, "configurable": names}
 
 
 def _row(found: Any) -> _Row:

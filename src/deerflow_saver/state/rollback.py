@@ -13,18 +13,17 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from deerflow_saver._arguments import configurable
-from deerflow_saver._plan import adrive, drive
+from deerflow_saver._plan import Plan, adrive, drive
 from deerflow_saver.channel_mode.gate import async_calls, sync_calls
 from deerflow_saver.channel_mode.marker import with_checkpoint_mode
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.state.conditional import conditional
-from deerflow_saver.state.if_head import a_if_head, if_head
 from deerflow_saver.state.locks import Hold, ThreadLock, aholding, holding
 from deerflow_saver.state.point_copy import Rollback
-from deerflow_saver.state.removing import Removal, alisting, listing, removing
+from deerflow_saver.state.removing import Removal, removing
 from deerflow_saver.state.rollback_point import Place, RollbackPoint, capturing
 from deerflow_saver.state.rolling_back import rolling_back
-from deerflow_saver.state.steps import RUNTIME, async_steps, sync_steps
+from deerflow_saver.state.steps import RUNTIME, async_rollback, sync_rollback
 
 __all__ = [
     "RollbackPoint",
@@ -33,6 +32,9 @@ __all__ = [
     "capture_rollback_point",
     "restore",
 ]
+
+_OF_A_RUN = frozenset({"checkpoint_id", "checkpoint_map", "run_id"})
+"""Names in a config that select a checkpoint, or say whose it is."""
 
 logger = logging.getLogger("deerflow_saver")
 
@@ -82,6 +84,7 @@ def restore(
     thread_id: str | None = None,
     run_id: str | None = None,
     snapshot_capture_failed: bool = False,
+    config: RunnableConfig | None = None,
     lock: ThreadLock | Hold | None = None,
 ) -> bool:
     """Take a thread back to a rollback point.
@@ -97,6 +100,7 @@ def restore(
         run_id: the run, as in its config's metadata; names it in errors, too.
         snapshot_capture_failed: nothing is known of the thread before the run, so nothing is
             done.
+        config: the run's config, for a saver that chooses rows by more than the thread.
         lock: the thread's lock, or the caller's hold of it; by default the process's lock.
 
     Returns:
@@ -115,13 +119,10 @@ def restore(
     if _hopeless(accessor, rollback_point, run_id, failed=snapshot_capture_failed):
         return False
     thread_id = _named(rollback_point, thread_id)
-    if rollback_point is None:
-        removal = _removal(accessor, thread_id, run_id)
-        with holding(lock, thread_id, _owner(run_id)) as hold:
-            return drive(removing(removal), _steps(accessor, removal.saver, hold))
-    asked = _asked(accessor, rollback_point, thread_id, run_id)
+    place = _config(accessor, thread_id, config)
+    saver, plan = _restoring(accessor, rollback_point, place, run_id)
     with holding(lock, thread_id, _owner(run_id)) as hold:
-        return drive(rolling_back(asked), _steps(accessor, asked.saver, hold))
+        return drive(plan, sync_rollback(accessor.checkpointer, saver, hold))
 
 
 async def arestore(
@@ -131,19 +132,17 @@ async def arestore(
     thread_id: str | None = None,
     run_id: str | None = None,
     snapshot_capture_failed: bool = False,
+    config: RunnableConfig | None = None,
     lock: ThreadLock | Hold | None = None,
 ) -> bool:
     """`restore` on the async face."""
     if _hopeless(accessor, rollback_point, run_id, failed=snapshot_capture_failed):
         return False
     thread_id = _named(rollback_point, thread_id)
-    if rollback_point is None:
-        removal = _removal(accessor, thread_id, run_id)
-        async with aholding(lock, thread_id, _owner(run_id)) as hold:
-            return await adrive(removing(removal), _asteps(accessor, removal.saver, hold))
-    asked = _asked(accessor, rollback_point, thread_id, run_id)
+    place = _config(accessor, thread_id, config)
+    saver, plan = _restoring(accessor, rollback_point, place, run_id)
     async with aholding(lock, thread_id, _owner(run_id)) as hold:
-        return await adrive(rolling_back(asked), _asteps(accessor, asked.saver, hold))
+        return await adrive(plan, async_rollback(accessor.checkpointer, saver, hold))
 
 
 # -- what is asked --------------------------------------------------------------------------------
@@ -157,13 +156,19 @@ def _thread_of(config: RunnableConfig) -> str:
     return str(names["thread_id"])
 
 
-def _config(accessor: Any, thread_id: str) -> RunnableConfig:
-    names = {"thread_id": thread_id, "checkpoint_ns": ""}
+def _config(accessor: Any, thread_id: str, config: RunnableConfig | None) -> RunnableConfig:
+    """The root namespace of a thread, with what else a saver may choose rows by."""
+    names = {
+        name: value
+        for name, value in configurable(config).items()
+        if name not in _OF_A_RUN and not name.startswith("__")
+    }
+    names |= {"thread_id": thread_id, "checkpoint_ns": ""}
     return with_checkpoint_mode({"configurable": names}, accessor.mode)
 
 
 def _place(accessor: Any, config: RunnableConfig) -> Place:
-    return Place(accessor.graph, _config(accessor, _thread_of(config)), accessor.mode)
+    return Place(accessor.graph, _config(accessor, _thread_of(config), config), accessor.mode)
 
 
 def _hopeless(
@@ -193,68 +198,21 @@ def _named(point: RollbackPoint | None, thread_id: str | None) -> str:
     return str(own if thread_id is None else thread_id)
 
 
-def _asked(accessor: Any, point: RollbackPoint, thread_id: str, run_id: str | None) -> Rollback:
+def _restoring(
+    accessor: Any, point: RollbackPoint | None, config: RunnableConfig, run_id: str | None
+) -> tuple[Any, Plan[bool]]:
+    """The saver to go through, and the plan."""
+    if point is None:
+        return accessor.checkpointer, removing(Removal(config, run_id))
     # With the msgpack types that the graph's own reads and writes allow
     allow = getattr(accessor.graph, "_apply_checkpointer_allowlist", lambda saver: saver)
     saver = conditional(allow(accessor.checkpointer))
-    guard = getattr(saver, "guard", None)
-    asked = Rollback(
-        accessor.graph,
-        saver,
-        _config(accessor, thread_id),
-        point,
-        accessor.mode,
-        run_id,
-        forks=getattr(guard, "policy", None) != "refuse-all",
-    )
-    asked.config["configurable"][RUNTIME] = object()
+    forks = getattr(getattr(saver, "guard", None), "policy", None) != "refuse-all"
+    config["configurable"][RUNTIME] = object()
+    asked = Rollback(accessor.graph, saver, config, point, accessor.mode, run_id, forks)
     asked.refuse_unusable()
-    return asked
-
-
-def _removal(accessor: Any, thread_id: str, run_id: str | None) -> Removal:
-    return Removal(accessor.checkpointer, _config(accessor, thread_id), run_id)
+    return saver, rolling_back(asked)
 
 
 def _owner(run_id: str | None) -> str:
     return "a rollback" if run_id is None else f"the rollback of run {run_id}"
-
-
-# -- what the plans' operations do ----------------------------------------------------------------
-
-
-def _steps(accessor: Any, saver: Any, hold: Hold) -> Any:
-    raw = _raw(accessor.checkpointer)
-    return {
-        **sync_steps(saver, hold),
-        "if_head": if_head(raw),
-        "rows": listing(raw),
-        "forget": lambda thread_id: _forget(accessor.checkpointer, thread_id),
-    }
-
-
-def _asteps(accessor: Any, saver: Any, hold: Hold) -> Any:
-    raw = _raw(accessor.checkpointer)
-
-    async def forget(thread_id: str) -> None:
-        _forget(accessor.checkpointer, thread_id)
-
-    return {
-        **async_steps(saver, hold),
-        "if_head": a_if_head(raw),
-        "rows": alisting(raw),
-        "forget": forget,
-    }
-
-
-def _raw(saver: Any) -> Any:
-    """The saver without this package's wrapper, whose rule does not speak of these calls."""
-    return saver.inner if hasattr(saver, "cache_info") else saver
-
-
-def _forget(saver: Any, thread_id: str) -> None:
-    """Make a wrapper forget a thread whose rows went without it."""
-    if hasattr(saver, "cache_info"):
-        saver.purge_thread(thread_id)
-        if saver.guard is not None:
-            saver.guard.state.forget_thread(thread_id)

@@ -54,6 +54,12 @@ class RollbackPoint:
         found = configurable(self.config).get("checkpoint_id")
         return found if isinstance(found, str) and found else None
 
+    def everywhere(self) -> Iterator[RollbackPoint]:
+        """This one, and those inside."""
+        yield self
+        for point in self.subgraphs:
+            yield from point.everywhere()
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
