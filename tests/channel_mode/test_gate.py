@@ -197,3 +197,21 @@ async def test_a_saver_without_the_mark_in_its_rows_is_seen_through() -> None:
     compiled("delta", saver).invoke({"log": ["in"]}, cm.with_checkpoint_mode(thread(), "delta"))
     assert "deerflow_checkpoint_channel_mode" not in _tuple(saver).metadata
     assert await both(saver, thread(), "full") == REFUSED
+
+
+@every_sync_case
+def test_a_fork_passes_though_the_branch_it_left_wrote_to_a_channel_that_stores_nothing(
+    case: SaverCase, storage: Storage
+) -> None:
+    """The hint that the step wrote is on the fork's parent, and no part of the fork."""
+    with case.open(storage) as saver:
+        graph = compiled("full", saver)
+        for _ in range(2):
+            graph.invoke({"log": ["in"]}, thread())
+        older = next(s for s in graph.get_state_history(thread()) if "work" in s.next)
+        graph.update_state(older.config, {"title": "fork"}, "ask")
+        row = _tuple(saver)
+        assert (
+            "hint" in row.checkpoint["channel_versions"].keys() - row.checkpoint["channel_values"]
+        )
+        cm.ensure_checkpoint_mode_compatible(saver, thread(), "full")

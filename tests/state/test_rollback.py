@@ -26,6 +26,7 @@ from support.rollback_threads import (
     TURN,
     WHERE,
     AsyncStopping,
+    Stopped,
     Stopping,
     acancel,
     amake,
@@ -259,19 +260,33 @@ def test_capturing_reads_one_row_and_makes_no_value() -> None:
     assert counting._self_calls == ["get_tuple"]
 
 
-def test_what_a_command_wrote_on_the_head_is_part_of_it() -> None:
-    for mode in ("full", "delta"):
-        agent = Stopping(mode, InMemorySaver())
-        make(agent, "interrupted")
-        agent.stop = "ask"
-        with pytest.raises(Exception, match="ask"):
-            agent.graph.invoke(Command(resume="b", update={"log": ["by command"]}), thread())
-        agent.stop = None
-        before = shown(agent)
-        point = capture_rollback_point(agent.accessor, thread())
-        cancel(agent, TURN, "after")
-        assert restore(agent.accessor, point)
-        assert shown(agent) == before
-        log = agent.graph.invoke(None, thread())["log"]
-        assert log.count("by command") == 1
-        assert "answered earlyb" in log
+@pytest.mark.parametrize("goto", [(), "close"])
+@both_modes
+def test_what_a_command_wrote_on_the_head_is_part_of_it_once(mode: str, goto: Any) -> None:
+    saver = InMemorySaver()
+    agent = Stopping(mode, CachedHistorySaver(saver))
+    make(agent, "interrupted")
+    agent.graph.invoke(Command(update={"log": ["by command"]}, goto=goto), thread())
+    before = shown(agent)
+    assert "by command" in before[0]["log"]
+    point = capture_rollback_point(agent.accessor, thread())
+    cancel(agent, TURN, "after")
+    assert restore(agent.accessor, point)
+    assert shown(agent) == before == shown(Stopping(mode, saver))
+    log = agent.graph.invoke(Command(resume="late"), thread())["log"]
+    assert log.count("by command") == log.count("answered earlylate") == 1
+    assert log.count("work") == 2
+
+
+def test_a_restored_full_thread_is_read_though_the_run_wrote_what_no_checkpoint_stores() -> None:
+    agent = Stopping("full", CachedHistorySaver(InMemorySaver()))
+    make(agent, "clean")
+    agent.stop = "plan"
+    with pytest.raises(Stopped):
+        agent.graph.invoke(TURN, thread())
+    agent.stop = None
+    before = shown(agent)
+    point = capture_rollback_point(agent.accessor, thread())
+    cancel(agent, None, "after")  # the plan is made again, and leaves its hint on the head
+    assert restore(agent.accessor, point)
+    assert shown(agent) == before

@@ -153,7 +153,8 @@ def judge_row(row: Any, channels: Channels | None = None) -> Plan[None]:
 
     Where only a channel without a value speaks for delta, its history decides: a delta
     channel's value is in writes that no checkpoint has stored the result of. A channel that
-    is empty by design has none since it was last stored.
+    is empty by design has none since it was last stored, or only writes that were never
+    applied on this line: those of a branch that was left.
 
     Raises:
         CheckpointModeMismatchError: it belongs to a delta thread.
@@ -165,13 +166,29 @@ def judge_row(row: Any, channels: Channels | None = None) -> Plan[None]:
     delta = shows_delta(row) or bool(certain)
     if doubtful and not delta:
         histories = yield "history", {"config": row.config, "channels": list(doubtful)}
-        delta = any(_replays(history) for history in histories.values())
+        delta = any(isinstance(h.get("seed"), _DeltaSnapshot) for h in histories.values())
+        written = {name for name, history in histories.items() if history.get("writes")}
+        delta = delta or (yield from _applied(row, written))
     if delta:
         raise mismatch_at(getattr(row, "config", None))
 
 
-def _replays(history: Mapping[str, Any]) -> bool:
-    return bool(history.get("writes")) or isinstance(history.get("seed"), _DeltaSnapshot)
+def _applied(row: Any, names: set[str]) -> Plan[bool]:
+    """Whether a write to one of the channels became part of a checkpoint that does not store it.
+
+    Applying a write gives its channel a new version (`apply_writes` of LangGraph).
+    """
+    while names and row.parent_config:
+        parent = yield "get_tuple", row.parent_config
+        if parent is None:
+            return True  # it cannot be told any more
+        now, before = (shown.checkpoint["channel_versions"] for shown in (row, parent))
+        written = {channel for _, channel, _ in parent.pending_writes or ()}
+        if any(now.get(name) != before.get(name) for name in names & written):
+            return True
+        names = names - parent.checkpoint["channel_values"].keys()
+        row = parent
+    return False
 
 
 def mismatch_at(config: Any) -> CheckpointModeMismatchError:

@@ -29,7 +29,6 @@ __all__ = [
     "Source",
     "delta_names",
     "hydrated",
-    "is_state",
     "linear_copy",
     "stored_forms",
     "visible",
@@ -84,16 +83,11 @@ def hydrated(specs: Mapping[str, Any], row: Any) -> Plan[Source]:
     return Source(row, channels, _apply_command(channels, row.pending_writes or ()))
 
 
-def is_state(channel: str) -> bool:
-    """Whether a pending write changes the state, rather than say how a task fared."""
-    return channel not in _NO_STATE
-
-
 def _apply_command(channels: Channels, pending: Iterable[tuple[str, str, Any]]) -> frozenset[str]:
     """Apply what every reader of a checkpoint takes for its own state."""
     writes: dict[str, list[Any]] = {}
     for task_id, name, value in pending:
-        if task_id == NULL_TASK_ID and name in channels and is_state(name):
+        if task_id == NULL_TASK_ID and name in channels and name not in _NO_STATE:
             writes.setdefault(name, []).append(value)
     return frozenset(name for name, values in writes.items() if channels[name].update(values))
 

@@ -17,7 +17,6 @@ from deerflow_saver.state.linear_copy import (
     NULL_TASK_ID,
     delta_names,
     hydrated,
-    is_state,
     linear_copy,
 )
 from deerflow_saver.state.questions import Unanswerable, scheduled_tasks as tasks_of
@@ -90,6 +89,13 @@ class Rollback:
         error.add_note(f"Thread {self.thread_id!r}: nothing was changed. {note}")
         raise error
 
+    def refuse_missing(self, checkpoint_id: str | None) -> NoReturn:
+        """Raise the error that what is to be copied was deleted."""
+        self.refuse(
+            f"checkpoint {checkpoint_id} is not stored any more",
+            "Somebody has deleted it, or the thread.",
+        )
+
     def refuse_answer(self, why: str) -> NoReturn:
         """Raise the error that the saver's answer to `put` is none."""
         raise self._error(f"{self.who} rollback restore {why}")
@@ -106,8 +112,8 @@ class Content(NamedTuple):
     checkpoint: dict[str, Any]
     new_versions: Mapping[str, Any]
     """Of the channels whose values are stored with it; the others share what is stored."""
-    folded: bool
-    """Whether the values hold what a `Command` wrote on the original."""
+    scheduling: dict[str, Any]
+    """The same with what a `Command` wrote on the original, which schedules tasks too."""
 
 
 class Copied(NamedTuple):
@@ -129,22 +135,32 @@ def content_of(
 
     Where nothing has to be put into its values, it shares the stored ones.
     """
-    specs, delta = graph.channels, delta_names(graph.channels)
+    delta = delta_names(graph.channels)
     _refuse_unknown_channels(asked, delta, row, head)
-    written = any(
-        owner == NULL_TASK_ID and name in specs and is_state(name)
-        for owner, name, _ in point.pending_writes
-    )
-    if not delta and not written:
+    if delta:
+        copied = yield from _linear(asked, graph, row._replace(pending_writes=[]), head)
+        versions = copied["channel_versions"]
+    else:
         step = head.metadata.get("step", 0)
         new = {"id": str(uuid6(clock_seq=step)), "ts": datetime.now(UTC).isoformat()}
-        return Content({**row.checkpoint, **new}, {}, folded=False)
-    captured = row._replace(pending_writes=list(point.pending_writes))
-    source = yield from hydrated(specs, captured)
+        copied, versions = {**row.checkpoint, **new}, {}
+    commanded = [write for write in point.pending_writes if write[0] == NULL_TASK_ID]
+    if not commanded:
+        return Content(copied, versions, copied)
+    # Reducers may change the objects they are given, so these are others
+    again = yield "get_tuple", asked.at(row.checkpoint["id"], point.checkpoint_ns)
+    if again is None:
+        asked.refuse_missing(row.checkpoint["id"])
+    pending = asked.saver.serde.loads_typed(asked.saver.serde.dumps_typed(commanded))
+    applied = yield from _linear(asked, graph, again._replace(pending_writes=pending), head)
+    return Content(copied, versions, applied)
+
+
+def _linear(asked: Rollback, graph: Any, row: Any, head: Any) -> Plan[dict[str, Any]]:
+    source = yield from hydrated(graph.channels, row)
     versions = [v for r in (row, head) for v in r.checkpoint["channel_versions"].values()]
     version = asked.saver.get_next_version(max(versions, default=None), None)
-    copied = linear_copy(source, head, specs, graph.nodes, version)
-    return Content(copied, copied["channel_versions"], folded=True)
+    return linear_copy(source, head, graph.channels, graph.nodes, version)
 
 
 def _refuse_unknown_channels(asked: Rollback, known: list[str], row: Any, head: Any) -> None:
@@ -181,14 +197,14 @@ def with_tasks(
         checkpoint_ns: the copy's namespace.
 
     """
-    (checkpoint, versions, folded), metadata = made
+    (checkpoint, versions, scheduling), metadata = made
     if not point.pending_writes:
         return Copied(checkpoint_ns, checkpoint, metadata, versions, [], [])
     serde, spaces = asked.saver.serde, (point.checkpoint_ns, checkpoint_ns)
-    old = {**checkpoint, "id": row.checkpoint["id"]}, row.metadata
+    old = {**scheduling, "id": row.checkpoint["id"]}, row.metadata
     tasks = Tasks(
         tasks_of(graph, old, serde, spaces[0]),
-        tasks_of(graph, (checkpoint, metadata), serde, spaces[1]),
+        tasks_of(graph, ({**scheduling, "id": checkpoint["id"]}, metadata), serde, spaces[1]),
         (_prefix(spaces[0]), _prefix(spaces[1])),
     )
     above = {**metadata.get("parents", {}), checkpoint_ns: checkpoint["id"]}
@@ -197,7 +213,7 @@ def with_tasks(
         found = yield from _inside(asked, graph, stopped, (tasks, above), ids)
         inside += [found] if found is not None else []
     try:
-        pending = reattached(point.pending_writes, tasks, ids, folded=folded)
+        pending = reattached(point.pending_writes, tasks, ids)
     except Unanswerable as error:
         why = f"{str(error)[:1].upper()}{str(error)[1:]}."
         asked.refuse(f"the question of checkpoint {point.checkpoint_id} cannot be asked again", why)
@@ -223,10 +239,7 @@ def _inside(
         return None
     row = yield "get_tuple", asked.at(stopped.checkpoint_id, stopped.checkpoint_ns)
     if row is None:
-        asked.refuse(
-            f"checkpoint {stopped.checkpoint_id} of subgraph {name} is not stored any more",
-            "Somebody has deleted it.",
-        )
+        asked.refuse_missing(stopped.checkpoint_id)
     content = yield from content_of(asked, subgraph, stopped, row, row)
     # Stored values are shared within a namespace only
     content = content._replace(new_versions=content.checkpoint["channel_versions"])

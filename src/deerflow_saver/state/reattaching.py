@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from langgraph.pregel._algo import task_path_str
 
-from deerflow_saver.state.linear_copy import NULL_TASK_ID, is_state
+from deerflow_saver.state.linear_copy import NULL_TASK_ID
 from deerflow_saver.state.questions import Task, Unanswerable, interrupt_id, number_of
 
 __all__ = ["TaskWrites", "Tasks", "reattached", "same_writes"]
@@ -46,9 +46,7 @@ class Tasks(NamedTuple):
         return next((new for new, other in self.after.items() if other == task), None)
 
 
-def reattached(
-    pending: Pending, tasks: Tasks, ids: dict[str, str], *, folded: bool
-) -> list[TaskWrites]:
+def reattached(pending: Pending, tasks: Tasks, ids: dict[str, str]) -> list[TaskWrites]:
     """What to put on the copy.
 
     Rows of no task of the checkpoint are left out: no reader of it takes them for its state.
@@ -57,7 +55,6 @@ def reattached(
         pending: the pending writes of the checkpoint.
         tasks: its tasks and the copy's.
         ids: from the ids of its subgraphs' interrupts to the new ones; its own are added.
-        folded: whether the copy's values hold already what a `Command` wrote.
 
     Raises:
         Unanswerable: an interrupt cannot be asked again.
@@ -68,8 +65,7 @@ def reattached(
     answered = any(owner == NULL_TASK_ID and name == _RESUME for owner, name, _ in rows)
     for task_id, writes in _by_task(rows).items():
         if task_id == NULL_TASK_ID:
-            kept = [write for write in writes if not (folded and is_state(write[0]))]
-            found += [TaskWrites(task_id, kept, "")] if kept else []
+            found.append(TaskWrites(task_id, writes, ""))
             continue
         new_id = tasks.twin(task_id)
         if new_id is not None:

@@ -38,10 +38,7 @@ def rolling_back(asked: Rollback) -> Plan[bool]:
     if head is None or head.checkpoint["id"] != target:
         row = yield "get_tuple", asked.at(target)
     if head is None or row is None:
-        asked.refuse(
-            f"checkpoint {target} is not stored any more",
-            "Somebody has deleted it, or the thread.",
-        )
+        asked.refuse_missing(target)
     if asked.mode == "full":
         for shown in (head, row):
             yield from judge_row(shown, asked.graph.channels)
