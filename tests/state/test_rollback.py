@@ -287,6 +287,6 @@ def test_a_restored_full_thread_is_read_though_the_run_wrote_what_no_checkpoint_
     agent.stop = None
     before = shown(agent)
     point = capture_rollback_point(agent.accessor, thread())
-    cancel(agent, None, "after")  # the plan is made again, and leaves its hint on the head
+    agent.graph.invoke(None, config_of_run())  # the plan is made again, and leaves its hint on the head
     assert restore(agent.accessor, point)
     assert shown(agent) == before
