@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -168,6 +169,10 @@ async def test_on_every_saver_of_a_loop(case: SaverCase, storage: Storage, mode:
         before = told(await agent.accessor.aget(thread()))
         point = await acapture_rollback_point(agent.accessor, thread())
         await acancel(agent, AFTER["interrupted"], "after")
+        # The sync face of these savers hands over to their loop
+        assert await asyncio.to_thread(restore, agent.accessor, point, run_id=RUN)
+        assert told(await agent.accessor.aget(thread())) == before
+        await acancel(agent, TURN, "after")
         assert await arestore(agent.accessor, point, run_id=RUN)
     async with case.aopen(storage) as saver:
         cold = AsyncStopping(mode, saver)
@@ -260,6 +265,26 @@ def test_capturing_reads_one_row_and_makes_no_value() -> None:
     assert counting._self_calls == ["get_tuple"]
 
 
+def test_a_saver_that_chooses_rows_by_more_than_the_thread_is_told_it() -> None:
+    class Tenants(InMemorySaver):
+        def get_tuple(self, config: Any) -> Any:
+            assert config["configurable"]["tenant"] == "a"
+            return super().get_tuple(config)
+
+        def put(self, config: Any, *args: Any) -> Any:
+            assert config["configurable"]["tenant"] == "a"
+            return super().put(config, *args)
+
+    agent = Stopping("full", Tenants())
+    config = thread(tenant="a")
+    agent.graph.invoke({"log": ["one"], "do": "x"}, config)
+    before = told(agent.graph.get_state(config))
+    point = capture_rollback_point(agent.accessor, config)
+    agent.graph.invoke(TURN, config)
+    assert restore(agent.accessor, point, config=config)
+    assert told(agent.graph.get_state(config)) == before
+
+
 @pytest.mark.parametrize("goto", [(), "close"])
 @both_modes
 def test_what_a_command_wrote_on_the_head_is_part_of_it_once(mode: str, goto: Any) -> None:
@@ -287,6 +312,8 @@ def test_a_restored_full_thread_is_read_though_the_run_wrote_what_no_checkpoint_
     agent.stop = None
     before = shown(agent)
     point = capture_rollback_point(agent.accessor, thread())
-    agent.graph.invoke(None, config_of_run())  # the plan is made again, and leaves its hint on the head
+    agent.graph.invoke(
+        None, config_of_run()
+    )  # its hint is on the head
     assert restore(agent.accessor, point)
     assert shown(agent) == before

@@ -38,7 +38,7 @@ def if_head(saver: Any) -> Callable[[IfHead], Any]:
     """The operation `"if_head"` on a raw saver's sync face."""
     bound = ConditionalSaver(saver)
     guarded: Guarded = bound._self_guarded  # noqa: SLF001 - its fence, without its rule
-    across = _across(saver, guarded) if guarded.guard.bridged else None
+    across = _across(guarded) if guarded.guard.bridged else None
 
     def call(asked: IfHead) -> Any:
         if across is not None:
@@ -51,10 +51,10 @@ def if_head(saver: Any) -> Callable[[IfHead], Any]:
 def a_if_head(saver: Any) -> Callable[[IfHead], Awaitable[Any]]:
     """The operation `"if_head"` on a raw saver's async face."""
     bound = ConditionalSaver(saver)
-    return _across(saver, bound._self_guarded)  # noqa: SLF001 - as above
+    return _across(bound._self_guarded)  # noqa: SLF001 - as above
 
 
-def _across(_saver: Any, guarded: Guarded) -> Callable[[IfHead], Any]:
+def _across(guarded: Guarded) -> Callable[[IfHead], Any]:
     async def call(asked: IfHead) -> Any:
         name, args, kwargs = asked.call
         plan = _made(asked, (f"a{name}", args, kwargs))
