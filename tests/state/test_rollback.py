@@ -312,8 +312,6 @@ def test_a_restored_full_thread_is_read_though_the_run_wrote_what_no_checkpoint_
     agent.stop = None
     before = shown(agent)
     point = capture_rollback_point(agent.accessor, thread())
-    agent.graph.invoke(
-        None, config_of_run()
-    )  # its hint is on the head
+    agent.graph.invoke(None, config_of_run())  # its hint is on the head
     assert restore(agent.accessor, point)
     assert shown(agent) == before
