@@ -141,7 +141,7 @@ def test_a_process_killed_at_a_storage_call_leaves_the_thread_as_it_was_or_resto
     uri = storage.sqlite_path if kind == "sqlite" else storage.postgres_uri
     kills, states = [], []
     with case.open(storage) as saver:
-        for mode, head, most in (("delta", "interrupted", 9), ("full", "empty", 5)):
+        for mode, head, most in (("delta", "interrupted", 11), ("full", "empty", 5)):
             for at in (None, -1, *range(most)):
                 name = f"{head} {mode} {at}"
                 point, *shown_there = left_by_a_run(mode, saver, head, name)
@@ -149,7 +149,7 @@ def test_a_process_killed_at_a_storage_call_leaves_the_thread_as_it_was_or_resto
                 place = None if at is None else max(at, 0)
                 kills.append(Kill(uri, mode, name, place, at != -1, None, point))
     died = killed(kills, tmp_path)
-    for part, least in ((died[:11], 7), (died[11:], 4)):
+    for part, least in ((died[:13], 9), (died[13:], 4)):
         assert sum(part) >= least
         assert not part[-1], "one was killed after each call"
     with case.open(storage) as saver:
@@ -229,7 +229,7 @@ async def test_the_async_face_raises_too(case: SaverCase, storage: Storage, mode
 
         with pytest.raises(NonHeadWriteError):
             await arestore(agent.accessor, point, lock=Racing(overtake))
-        assert (await agent.accessor.aget(thread())).values["log"][-1] == "raced"
+        assert "raced" in (await agent.accessor.aget(thread())).values["log"]
 
 
 # -- the lock -------------------------------------------------------------------------------------

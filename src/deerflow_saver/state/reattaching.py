@@ -10,6 +10,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.pregel._algo import task_path_str
 
 from deerflow_saver.state.linear_copy import NULL_TASK_ID
@@ -81,8 +82,12 @@ def reattached(pending: Pending, tasks: Tasks, ids: dict[str, str]) -> list[Task
 
 
 def _by_task(pending: Pending) -> dict[str, list[tuple[str, Any]]]:
+    """Each task's writes, such that savers number them as they had been numbered.
+
+    Channels that have a number of their own come last (`WRITES_IDX_MAP` of LangGraph).
+    """
     found: dict[str, list[tuple[str, Any]]] = {}
-    for task_id, channel, value in pending:
+    for task_id, channel, value in sorted(pending, key=lambda row: row[1] in WRITES_IDX_MAP):
         found.setdefault(str(task_id), []).append((channel, value))
     return found
 
