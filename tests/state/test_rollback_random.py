@@ -54,7 +54,7 @@ def seen(agent: Stopping) -> Any:
 steps = st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 9))
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     st.sampled_from(["full", "delta"]),
     st.lists(steps, max_size=4),
