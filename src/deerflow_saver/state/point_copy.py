@@ -19,7 +19,7 @@ from deerflow_saver.state.linear_copy import (
     hydrated,
     linear_copy,
 )
-from deerflow_saver.state.questions import Unanswerable, scheduled_tasks as tasks_of
+from deerflow_saver.state.questions import Unanswerable, scheduled_tasks
 from deerflow_saver.state.reattaching import Tasks, TaskWrites, reattached
 from deerflow_saver.state.rollback_errors import RollbackError
 from deerflow_saver.state.rollback_point import RollbackPoint
@@ -203,8 +203,10 @@ def with_tasks(
     serde, spaces = asked.saver.serde, (point.checkpoint_ns, checkpoint_ns)
     old = {**scheduling, "id": row.checkpoint["id"]}, row.metadata
     tasks = Tasks(
-        tasks_of(graph, old, serde, spaces[0]),
-        tasks_of(graph, ({**scheduling, "id": checkpoint["id"]}, metadata), serde, spaces[1]),
+        scheduled_tasks(graph, old, serde, spaces[0]),
+        scheduled_tasks(
+            graph, ({**scheduling, "id": checkpoint["id"]}, metadata), serde, spaces[1]
+        ),
         (_prefix(spaces[0]), _prefix(spaces[1])),
     )
     above = {**metadata.get("parents", {}), checkpoint_ns: checkpoint["id"]}

@@ -108,7 +108,9 @@ def refuse_idle_answer(graph: Any, given: Any, new: Stored, serde: Any) -> None:
         raise Unanswerable(msg)
 
 
-def scheduled_tasks(graph: Any, stored: Stored, serde: Any, checkpoint_ns: str = "") -> dict[str, Task]:
+def scheduled_tasks(
+    graph: Any, stored: Stored, serde: Any, checkpoint_ns: str = ""
+) -> dict[str, Task]:
     """The tasks that LangGraph schedules at a checkpoint of a namespace, by their ids."""
     checkpoint, metadata = stored
     scratch = InMemorySaver(serde=serde)
