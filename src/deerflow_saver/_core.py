@@ -38,15 +38,29 @@ class _Knowledge:
         self.since: Mapping[str, int] = {}
         """Replaced, never changed."""
         self._lock = threading.Lock()
+        self._began = now()
+        self._passed: dict[str, int] = {}
+        """When a write of a channel that was not known yet passed last."""
 
     def track(self, channels: Collection[str]) -> None:
-        """Take note of delta channels."""
+        """Take note of delta channels, recorded since their last write that passed unrecorded."""
         if self.since.keys() >= set(channels):
             return
         with self._lock:
             new = [channel for channel in channels if channel not in self.since]
             if len(self.since) + len(new) <= _MAX_CHANNELS:
-                self.since = {**self.since, **dict.fromkeys(new, now())}
+                since = {channel: self._passed.get(channel, self._began) for channel in new}
+                self.since = {**self.since, **since}
+
+    def passes(self, channels: Collection[str]) -> None:
+        """Writes begin: those of channels that are not known are not going to be recorded."""
+        unknown = [channel for channel in channels if channel not in self.since]
+        if unknown:
+            with self._lock:
+                self._passed.update(dict.fromkeys(unknown, now()))
+                if len(self._passed) > _MAX_CHANNELS:
+                    self._began = now()
+                    self._passed.clear()
 
 
 _known: WeakKeyDictionary[Any, dict[str, _Knowledge]] = WeakKeyDictionary()
@@ -67,9 +81,12 @@ class Shared:
         isolation: Isolation,
         on_event: OnEvent | None,
         fixes: frozenset[str] = frozenset(),
+        home: Any = None,
     ) -> None:
         """Start with no knowledge of any channel."""
         self.cache = cache
+        self.home = home
+        """The database's place in a shared store; see `_sharing.Home`."""
         self.prefix = prefix
         self.isolation = isolation
         self.on_event = on_event
@@ -110,6 +127,10 @@ class Shared:
         """Take note of delta channels."""
         self._knowledge.track(channels)
 
+    def passes(self, channels: Collection[str]) -> None:
+        """Take note of channels whose writes begin to pass."""
+        self._knowledge.passes(channels)
+
     def forget_thread(self, thread_id: Any) -> None:
         """Drop a thread; savers that turn ids into strings mean the string's thread too."""
         self.count("forgets")
@@ -134,6 +155,8 @@ class Core:
         answered = failed_writes_kept_checkpoint.DEFECT.slug in shared.fixes
         self.lost: FailedWrites | None = shared.lost if answered else None
         self._decoding: tuple[Any, Serde, Any] | None = None
+        self.sharing: Any = None
+        """Dealings with a store that other workers use too, if there is one."""
 
     @property
     def storage(self) -> bool:

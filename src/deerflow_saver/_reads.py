@@ -176,6 +176,7 @@ def _reading(
         # A sync reader must never wait for a task of a loop that may be its own
         flight_key=(face, key, cid, channels, token),
         plain_seeds=core.traits.plain_seeds,
+        shares=core.sharing is not None and core.sharing.fenced,
         by_task=core.traits.by_task and core.walker.paths is None,
     )
 
@@ -188,6 +189,8 @@ def _account(core: Core, key: ChainKey, result: Result) -> None:
         shared.count("misses")
         shared.count("composed" if result.outcome == "composed" else "walks")
         shared.count("fetches", result.fetches)
+    if result.shared:
+        shared.count("shared")
     core.measure(key)
 
 

@@ -10,7 +10,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from deerflow_saver.history.facts import Packed
 from deerflow_saver.history.isolation import Serde
 
-__all__ = ["pack", "plain_serde", "token_of"]
+__all__ = ["name_of", "pack", "plain_serde", "seal", "token_of", "unseal"]
 
 
 def plain_serde(serde: Any) -> Serde:
@@ -51,3 +51,44 @@ def pack(serde: Serde, value: Any) -> Packed | None:
         return Packed(kind, bytes(data))  # a bytearray is given as the very object
     except Exception:  # noqa: BLE001 - any failure means the same here: nothing is learnt
         return None
+
+
+def name_of(serde: Any) -> str | None:
+    """How payloads leave the process: the serialiser's class, and what encrypts round it.
+
+    None for a serialiser round which they could not be written. An allowlist is no part of
+    it: it decides what a reader makes of a payload, and each reader decodes by its own.
+    """
+    kind = type(serde)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if not isinstance(serde, EncryptedSerializer):
+        return name
+    if kind.dumps_typed is not EncryptedSerializer.dumps_typed:
+        return None
+    below = name_of(serde.serde)
+    return None if below is None else f"{name}({below})"
+
+
+def seal(serde: Any, packed: Packed) -> Packed:
+    """What `plain_serde(serde)` wrote, as `serde` itself would have written it."""
+    if not isinstance(serde, EncryptedSerializer):
+        return packed
+    inside = seal(serde.serde, packed)
+    cipher, data = serde.cipher.encrypt(inside.data)
+    return Packed(f"{inside.kind}+{cipher}", data)
+
+
+def unseal(serde: Any, packed: Packed) -> Packed:
+    """What `serde` wrote, as `plain_serde(serde)` reads it.
+
+    Raises:
+        ValueError: it is not encrypted, or by another cipher.
+
+    """
+    if not isinstance(serde, EncryptedSerializer):
+        return packed
+    kind, plus, cipher = packed.kind.rpartition("+")
+    if not plus:
+        msg = "a payload that is not encrypted"
+        raise ValueError(msg)
+    return unseal(serde.serde, Packed(kind, serde.cipher.decrypt(cipher, packed.data)))

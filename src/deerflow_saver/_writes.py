@@ -105,6 +105,10 @@ def _born(
             overdue=overdue_of(metadata),
             minted=minted(cid) if core.storage else None,
         )
+        if core.sharing is not None and core.sharing.fenced and chain.epoch is not None:
+            news = chain.news(cid, metadata.get(COUNTERS) or ())
+            if news is not None:
+                chain.outbox[cid] = news  # published once the saver has committed
         chain.prepare(cid)
     except Exception:  # noqa: BLE001 - the checkpoint is stored: what fails here is ours
         core.shared.failed()
@@ -179,6 +183,7 @@ def _begin_rows(core: Core, config: Any, cid: Any, writes: Any) -> Begun:
     if type(cid) is not str:
         return begun
     names = [write[0] for write in writes]
+    core.shared.passes(names)
     for key, chain in core.to_write(config):
         writing: Writing | None = Writing(None, -1, late=True)
         with contextlib.suppress(ChainBusy), chain.lock:

@@ -72,7 +72,9 @@ class CacheInfo:
     `hits` counts reads answered without calling the wrapped saver; `misses` all others
     that consulted the cache; of those, `composed` caught up with `fetches` calls of
     `get_tuple` and `walks` asked the wrapped saver for the history. `learned` counts the
-    checkpoints whose own writes were taken from what passed through. `bytes` and
+    checkpoints whose own writes were taken from what passed through. `shared` counts the
+    reads in which records of other workers took part, and `outages` how often their store
+    stopped answering. `bytes` and
     `entries` (histories of one thread and namespace) describe the cache as a whole.
     `errors` counts failures inside the cache, each of which ended in the wrapped saver's
     answer. `refused` counts writes the guard refused, `observed` those it let through
@@ -90,6 +92,8 @@ class CacheInfo:
     errors: int = 0
     refused: int = 0
     observed: int = 0
+    shared: int = 0
+    outages: int = 0
     evictions: int = 0
     bytes: int = 0
     max_bytes: int = 0

@@ -21,6 +21,8 @@ from deerflow_saver._delegate import proxy_class
 from deerflow_saver._plan import adrive, drive
 from deerflow_saver._probe import refuse_unsupported
 from deerflow_saver._reads import Listing, read_history, read_row
+from deerflow_saver._sharing import Home, Sharing
+from deerflow_saver._sharing_plans import sharing_forgets, sharing_put, sharing_writes
 from deerflow_saver._writes import (
     announce,
     forget_all,
@@ -30,10 +32,11 @@ from deerflow_saver._writes import (
 )
 from deerflow_saver.cache.base import CACHE_METHODS, HistoryCache
 from deerflow_saver.cache.memory import MemoryHistoryCache
+from deerflow_saver.cache.shared import SharedHistoryCache
 from deerflow_saver.errors import InvalidConfigError, UnsupportedSaverError
 from deerflow_saver.events import CacheInfo, GuardEvent, OnEvent, emit
 from deerflow_saver.fixes import Fixes, for_saver, is_on
-from deerflow_saver.guard.driver import Guarded
+from deerflow_saver.guard.driver import Guarded, Operations
 from deerflow_saver.guard.guard import Guard
 from deerflow_saver.guard.locks import locks_of
 from deerflow_saver.guard.making import guard_of
@@ -41,6 +44,7 @@ from deerflow_saver.guard.plans import forgetting, guarded_put, guarded_read, gu
 from deerflow_saver.guard.policy import Policy, check_policy
 from deerflow_saver.guard.state import GuardState
 from deerflow_saver.history.isolation import ISOLATIONS, Isolation
+from deerflow_saver.history.sharing import Forget
 from deerflow_saver.walks.asking import aask, ask
 from deerflow_saver.walks.pruning import keeping_histories
 
@@ -119,7 +123,8 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
         _check_options(cache, key_prefix, isolation, on_event)
         check_policy(guard, strict)
         on = for_saver(inner, fixes, guard=guard)
-        shared = Shared(cache, key_prefix or uuid.uuid4().hex, isolation, on_event, on)
+        home = Home(key_prefix)
+        shared = Shared(cache, key_prefix or uuid.uuid4().hex, isolation, on_event, on, home)
         self._self_core = Core(inner, shared)
         self._self_guard = _guarded(self._self_core, guard, strict=strict)
 
@@ -133,9 +138,9 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
         old = self._self_guard
         state = None if shared is not None or old is None else old.guard.state
         twin._self_core = core  # noqa: SLF001
-        twin._self_guard = old and _guarded(  # noqa: SLF001
-            core, old.guard.policy, strict=old.guard.strict, state=state
-        )
+        policy: Policy = "off" if old is None else old.guard.policy
+        strict = old is not None and old.guard.strict
+        twin._self_guard = _guarded(core, policy, strict=strict, state=state)  # noqa: SLF001
         return twin
 
     # -- the wrapper's own face --------------------------------------------------------------
@@ -155,16 +160,25 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
         return self._self_guard.guard if self._self_guard else None
 
     def cache_clear(self) -> None:
-        """Forget every history of this wrapper's database."""
-        self._self_core.shared.forget_all()
+        """Forget every history of this wrapper's database, in all workers that share a cache."""
+        core = self._self_core
+        core.shared.forget_all()
+        if core.sharing is not None:
+            core.sharing.call(Forget(None))
 
     def purge_thread(self, thread_id: str) -> None:
         """Forget a thread, after a job rewrote or deleted its rows behind the saver's back."""
-        self._self_core.shared.forget_thread(thread_id)
+        core = self._self_core
+        core.shared.forget_thread(thread_id)
+        if core.sharing is not None:
+            core.sharing.call(Forget(str(thread_id)))
 
     async def apurge_thread(self, thread_id: str) -> None:
         """`purge_thread` for the async face."""
-        self.purge_thread(thread_id)
+        core = self._self_core
+        core.shared.forget_thread(thread_id)
+        if core.sharing is not None:
+            await core.sharing.acall(Forget(str(thread_id)))
 
     def __repr__(self) -> str:
         """Name both savers."""
@@ -187,7 +201,7 @@ class CachedHistorySaver(wrapt.BaseObjectProxy[Any]):
         """A wrapper round a deep copy of the saver, with a cache of its own."""
         old = self._self_core.shared
         cache, prefix = MemoryHistoryCache(), uuid.uuid4().hex
-        shared = Shared(cache, prefix, old.isolation, old.on_event, old.fixes)
+        shared = Shared(cache, prefix, old.isolation, old.on_event, old.fixes, Home(None))
         return self._self_around(copy.deepcopy(self.__wrapped__, memo), shared)
 
     def __reduce__(self) -> NoReturn:
@@ -270,6 +284,7 @@ def _get_delta_channel_history(self: CachedHistorySaver, *args: Any, **kwargs: A
         "history": lambda names: core.walker.walk(config, names, head=core.at_head(config)),
         "rooted": core.rooted,
         "wait": lambda flight: flight.landed.result(),
+        **_operations(core)[0],
     }
     return drive(read_history(core, "sync", config, channels), calls)
 
@@ -281,6 +296,7 @@ async def _aget_delta_channel_history(self: CachedHistorySaver, *args: Any, **kw
         "get_tuple": core.walker.aget_tuple,
         "history": lambda names: core.walker.awalk(config, names, head=core.at_head(config)),
         "rooted": core.arooted,
+        **_operations(core)[1],
         "wait": lambda flight: asyncio.shield(asyncio.wrap_future(flight.landed)),
     }
     return await adrive(read_history(core, "async", config, channels), calls)
@@ -290,30 +306,39 @@ def _writing(
     name: str, store: Callable[..., Any], guard: Callable[..., Any]
 ) -> dict[str, Callable[..., Any]]:
     """Both faces of a call that stores: the plan `store`, behind the plan `guard`."""
+    share = sharing_put if name == "put" else sharing_writes
 
     def plan(self: CachedHistorySaver, face: str, args: Any, kwargs: Any) -> Any:
         core, guarded = self._self_core, self._self_guard
         if guarded is None:
-            return store(core, face, args, kwargs)
+            return share(core, args, kwargs, store(core, face, args, kwargs))
         if name == "put":
             announce(core, args, kwargs)
         call = (face, args, kwargs)
-        return guard(guarded.guard, call, lambda *given: store(core, face, *given))
+        made = guard(guarded.guard, call, lambda *given: store(core, face, *given))
+        return share(core, args, kwargs, made)
 
     def method(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
         guarded = self._self_guard
         if guarded is not None and guarded.guard.bridged:
             call = amethod(self, *args, **kwargs)
             return asyncio.run_coroutine_threadsafe(call, self.__wrapped__.loop).result()
-        calls = {"inner": self._self_core.call} if guarded is None else guarded.sync
+        core = self._self_core
+        calls = _unguarded(core)[0] if guarded is None else guarded.sync
         return drive(plan(self, name, args, kwargs), calls)
 
     async def amethod(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
         guarded = self._self_guard
-        calls = {"inner": self._self_core.call} if guarded is None else guarded.asynchronous
+        core = self._self_core
+        calls = _unguarded(core)[1] if guarded is None else guarded.asynchronous
         return await adrive(plan(self, f"a{name}", args, kwargs), calls)
 
     return {name: method, f"a{name}": amethod}
+
+
+def _unguarded(core: Core) -> list[Operations]:
+    """The operations of a plan without a guard, on both faces."""
+    return [{"inner": core.call, **more} for more in _operations(core)]
 
 
 def _deleting(
@@ -328,16 +353,19 @@ def _deleting(
         plan = forget_all(core, call) if touched is None else forget_threads(core, call, touched)
         if name == "prune" and "prune-of-delta-thread" in core.shared.fixes:
             plan = keeping_histories(core.inner, core.shared.since, args, kwargs, plan)
-        return plan if guarded is None else forgetting(guarded.guard, touched, plan)
+        plan = plan if guarded is None else forgetting(guarded.guard, touched, plan)
+        return plan if core.sharing is None else sharing_forgets(touched, plan)
 
     def method(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
         core = self._self_core
-        calls = {"inner": core.call, "ask": lambda statement: ask(core.inner, statement)}
+        more = _operations(core)[0]
+        calls = {"inner": core.call, "ask": lambda statement: ask(core.inner, statement), **more}
         return drive(plan(self, name, args, kwargs), calls)
 
     async def amethod(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
         core = self._self_core
-        calls = {"inner": core.call, "ask": lambda statement: aask(core.inner, statement)}
+        more = _operations(core)[1]
+        calls = {"inner": core.call, "ask": lambda statement: aask(core.inner, statement), **more}
         return await adrive(plan(self, f"a{name}", args, kwargs), calls)
 
     return {name: method, f"a{name}": amethod}
@@ -365,9 +393,10 @@ def _guarded(
     core: Core, policy: Policy, *, strict: bool, state: GuardState | None = None
 ) -> Guarded | None:
     """The guard of a wrapper, with the memory of the one it was cloned from."""
-    if policy == "off":
-        return None
     shared = core.shared
+    if policy == "off":
+        core.sharing = _sharing(core, None)
+        return None
 
     def report(event: GuardEvent) -> None:
         shared.count("refused" if event.outcome == "refused" else "observed")
@@ -375,7 +404,23 @@ def _guarded(
 
     state = state or GuardState(locks_of(core.inner))
     guard = guard_of(core.inner, state, report, policy, storage=core.storage, strict=strict)
-    return Guarded(guard, core.call)
+    core.sharing = _sharing(core, guard)
+    return Guarded(guard, core.call, _operations(core))
+
+
+def _sharing(core: Core, guard: Guard | None) -> Sharing | None:
+    """The saver's dealings with a shared store, if there is one and the database can be named."""
+    cache, home = core.shared.cache, core.shared.home
+    if not isinstance(cache, SharedHistoryCache) or not (core.storage or home.identity):
+        return None
+    return Sharing(core, cache.store, home, guard)
+
+
+def _operations(core: Core) -> tuple[Operations, Operations]:
+    """What plans ask of a shared store, on both faces."""
+    if core.sharing is None:
+        return {}, {}
+    return {"shared": core.sharing.call}, {"shared": core.sharing.acall}
 
 
 def _special(saver: Any, name: str) -> Callable[..., Any]:

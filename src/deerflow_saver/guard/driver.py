@@ -15,7 +15,7 @@ from deerflow_saver.channel_mode.gate import (
 from deerflow_saver.guard.fence import Session
 from deerflow_saver.guard.guard import Guard
 
-__all__ = ["Guarded"]
+__all__ = ["Guarded", "Operations"]
 
 _PATIENCE = 5.0
 """Seconds a read waits for saves under way: a safety valve, not a deadline to plan with."""
@@ -23,16 +23,24 @@ _TURNS = 4
 """Turns of the loop in which a save that waited for another one begins."""
 
 
+Operations = Mapping[str, Callable[[Any], Any]]
+
+
 class Guarded:
     """A guard with its two tables of operations."""
 
     __slots__ = ("asynchronous", "guard", "sync")
 
-    def __init__(self, guard: Guard, inner: Callable[[Any], Any]) -> None:
-        """`inner` makes a call of the saver outside any fence."""
+    def __init__(
+        self,
+        guard: Guard,
+        inner: Callable[[Any], Any],
+        more: tuple[Operations, Operations] = ({}, {}),
+    ) -> None:
+        """`inner` makes a call of the saver outside any fence; `more` are others' operations."""
         self.guard = guard
-        self.sync = _operations(guard, inner)
-        self.asynchronous = _aoperations(guard, inner)
+        self.sync = {**_operations(guard, inner), **more[0]}
+        self.asynchronous = {**_aoperations(guard, inner), **more[1]}
 
 
 def _operations(guard: Guard, inner: Callable[[Any], Any]) -> Mapping[str, Callable[[Any], Any]]:

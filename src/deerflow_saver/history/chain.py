@@ -7,12 +7,14 @@ with the checkpoints whose rows must be read first; it never performs I/O itself
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nlargest
 from typing import Any, NamedTuple
 
 from deerflow_saver.history.facts import ABSENT, HELD, ROW_BYTES, Facts, Node, Packed, Row
 from deerflow_saver.history.isolation import Write
 from deerflow_saver.history.segment import Position, Segment, View
+from deerflow_saver.history.sharing import News, Sealed
 
 __all__ = ["Chain", "Decoded", "Fetched", "Need"]
 
@@ -40,6 +42,7 @@ class Fetched(NamedTuple):
 
 
 _CHAIN_BYTES = 2000
+_ANCHORS = 8
 
 
 class Chain(Facts):
@@ -143,8 +146,10 @@ class Chain(Facts):
             parent, known = self._parent(current, fetched)
             if not known or parent in path:  # a loop: a put over an old id can make one
                 return [*needs, Need(current, known=False)]
-            if parent is None:
-                position = Position(view.segment(), 0)
+            # A sibling may have it, where this checkpoint itself is not known
+            start = Position(view.segment(), 0) if parent is None else None
+            position = start or view.after.get((parent or "", channel))
+            if parent is None or position is not None:
                 break
             own = self._own_writes(parent, channel, fetched)
             path[parent] = own or ()
@@ -161,7 +166,10 @@ class Chain(Facts):
             return needs
         if position is None:
             position = Position(self._start(view, channel, seed), 0)
-        return self._extended(view, position, channel, path, fetched)
+        position = self._extended(view, position, channel, path, fetched)
+        if checkpoint_id not in self._nodes:
+            view.direct[checkpoint_id, channel] = position
+        return position
 
     def _parent(
         self, checkpoint_id: str, fetched: Mapping[str, Fetched]
@@ -236,6 +244,31 @@ class Chain(Facts):
         for row in own:
             del node.rows[row.task_id, row.idx]  # type: ignore[union-attr]
             self._row_bytes -= ROW_BYTES + len(row.value.data)
+
+    def anchors(self, view: View, channels: Sequence[str]) -> tuple[str, ...]:
+        """The newest checkpoints whose children's histories are at hand for all `channels`."""
+        after = view.after
+        first = (cid for cid, channel in after if channel == channels[0])
+        newest = nlargest(_ANCHORS, first)
+        return tuple(cid for cid in newest if all((cid, channel) in after for channel in channels))
+
+    def news(self, checkpoint_id: str, channels: Iterable[str]) -> News | None:
+        """What a checkpoint that was just put makes shareable of these delta channels."""
+        child = self._nodes.get(checkpoint_id)
+        if child is None or not self.trusted:
+            return None
+        parent = None if child.parent is None else self._nodes.get(child.parent)
+        sealed, seeds = [], []
+        for channel in channels:
+            key = child.stored.get(channel, HELD)
+            packed = self._packed(channel, key)
+            if packed is not None:
+                seeds.append((channel, key, packed))
+            own = self._own(parent, channel) if parent is not None and parent.final else None
+            if parent is not None and own is not None:
+                stored = parent.stored.get(channel, HELD)
+                sealed.append(Sealed(child.parent or "", channel, parent.parent, stored, own))
+        return News(checkpoint_id, child.parent, sealed, seeds)
 
     def prepare(self, checkpoint_id: str) -> None:
         """Compose what the next run will read, as far as that needs no row to be read."""

@@ -185,6 +185,10 @@ class Facts:
         self._newest = ""
         self._roots: set[str] = set()
         self._row_bytes = 0
+        self.epoch: str | None = None
+        """The thread's epoch in a shared store, if all that is known was learnt in one."""
+        self.outbox: dict[str, Any] = {}
+        """What puts under way made shareable, by checkpoint."""
 
     # -- forgetting -------------------------------------------------------------------
 
@@ -194,13 +198,29 @@ class Facts:
         self.serial += 1
         for table in (
             self._nodes, self._children, self._latest, self._seeds, self._pending,
-            self._unrecorded, self._roots,
+            self._unrecorded, self._roots, self.outbox,
         ):  # fmt: skip
             table.clear()
         self._newest = ""
         self._row_bytes = 0
         # Rows recorded so far are lost: only checkpoints made from now on are known in full
         self._since = dict.fromkeys(self._since, self._clock())
+
+    def bind(self, epoch: str | None) -> None:
+        """The shared store names the thread's epoch: forget what was learnt in another one.
+
+        Without an epoch nobody could tell of a purge, so then nothing stays known.
+        """
+        if epoch is None or epoch != self.epoch:
+            blank = not (
+                self._nodes or self._children or self._pending or self._putting
+                or self._unrecorded or self._newest
+            )  # fmt: skip
+            since = self._since
+            self.clear()
+            if blank:  # no recorded row was lost
+                self._since = since
+            self.epoch = epoch
 
     def close(self) -> None:
         """Forget everything for good: the thread was purged or evicted."""

@@ -10,6 +10,7 @@ request        argument                            answer
 `history`      channels                            the wrapped saver's own history
 `rooted`       `Reading.place`                     whether no parent row is missing below it
 `wait`         `Flight`                            nothing, once another reader is done
+`shared`       `Asked`                             what other processes know (`Told`), or None
 =============  ==================================  =========================================
 """
 
@@ -31,6 +32,7 @@ from deerflow_saver.history.chain import Chain, Fetched, Need
 from deerflow_saver.history.facts import ChainBusy
 from deerflow_saver.history.isolation import Unkeepable
 from deerflow_saver.history.segment import Position, View
+from deerflow_saver.history.sharing import Asked, Told
 
 __all__ = [
     "COUNTERS", "Flight", "Flights", "History", "Reading", "Result", "depth_of", "overdue_of",
@@ -42,6 +44,9 @@ COUNTERS = "counters_since_delta_snapshot"
 
 History = dict[str, dict[str, Any]]
 """Per channel LangGraph's `DeltaChannelHistory`: `writes` and, where one is stored, `seed`."""
+
+Shared = Mapping[str, Mapping[str, Fetched]]
+"""Per channel and checkpoint what another process shared."""
 
 _DEPTH_PER_FETCH = 20
 """One `get_tuple` costs about as much as walking this many checkpoints (async Postgres)."""
@@ -108,6 +113,8 @@ class Reading:
     flight_key: Any
     plain_seeds: bool = True
     """See `Traits`: whether a value that is no snapshot may be composed upon."""
+    shares: bool = False
+    """Whether a shared store is to be asked: for the epoch at each read, for rows at a miss."""
     by_task: bool = False
     """Whether a row's own writes count in the order of task ids, however `get_tuple` gives them."""
 
@@ -123,6 +130,8 @@ class Result:
     """Whether a row on the line is known not to be there: what found no seed ended at it."""
     overdue: frozenset[str] = frozenset()
     """Channels for which the walk passed LangGraph's bound, as far as that is known."""
+    shared: bool = False
+    """Whether rows that another process shared took part."""
 
 
 def depth_of(metadata: Mapping[str, Any]) -> int | None:
@@ -179,34 +188,64 @@ def read(chain_of: Callable[[], Chain], reading: Reading, flights: Flights) -> P
                 chain.settle()
                 chain.ask(reading.channels)
                 answer = _answer(chain, reading, {})
-                lessons = chain.lessons
+                lessons, generation = chain.lessons, chain.generation
+            if isinstance(answer, dict):
+                if (yield from _current(chain, reading, generation)):
+                    return Result(answer, "hit", 0)
+                continue
         except ChainBusy:
             break
-        if isinstance(answer, dict):
-            return Result(answer, "hit", 0)
-        if waited:
-            try:
-                return (yield from _miss(chain, reading, answer, lessons))
-            except ChainBusy:
-                break
-        flight, pilot = flights.board(reading.flight_key)
+        flight, pilot = (None, True) if waited else flights.board(reading.flight_key)
         if pilot:
             try:
                 return (yield from _miss(chain, reading, answer, lessons))
             except ChainBusy:
                 break
             finally:
-                flights.land(reading.flight_key, flight)
+                if flight is not None:
+                    flights.land(reading.flight_key, flight)
         yield "wait", flight
         waited = True
     history = yield "history", reading.channels
     return Result(dict(history), "walk", 0)
 
 
-def _answer(chain: Chain, reading: Reading, fetched: Mapping[str, Fetched]) -> History | list[Need]:
+def _current(chain: Chain, reading: Reading, generation: int) -> Plan[bool]:
+    """Whether an answer of that generation is of the thread's present epoch.
+
+    An outage does not tell, and this process's knowledge counts then.
+    """
+    told: Told | None = (yield "shared", Asked(reading.place)) if reading.shares else None
+    if told is None:
+        return True
+    with chain.lock:
+        chain.bind(told.epoch)
+        return chain.generation == generation
+
+
+def _shared(chain: Chain, reading: Reading) -> Plan[Shared | None]:
+    """What others know of the way down; None in an outage, after which nothing has changed."""
+    with chain.lock:
+        view = chain.view(reading.token, reading.make_view)
+        anchors = chain.anchors(view, reading.channels)
+    asked = Asked(reading.place, reading.checkpoint_id, reading.channels, anchors)
+    told: Told | None = yield "shared", asked
+    if told is None:
+        return None
+    with chain.lock:
+        chain.bind(told.epoch)
+    return told.rows
+
+
+def _answer(
+    chain: Chain,
+    reading: Reading,
+    fetched: Mapping[str, Fetched],
+    shared: Shared | None = None,
+) -> History | list[Need]:
     """The histories, or the rows they still need (none if the cache failed)."""
     try:
-        answer = _compose(chain, reading, fetched)
+        answer = _compose(chain, reading, fetched, shared or {})
         return _take(chain, reading, answer) if isinstance(answer, dict) else answer
     except Exception:  # noqa: BLE001 - a failing cache ends in the wrapped saver's answer
         chain.clear()
@@ -215,14 +254,15 @@ def _answer(chain: Chain, reading: Reading, fetched: Mapping[str, Fetched]) -> H
 
 
 def _compose(
-    chain: Chain, reading: Reading, fetched: Mapping[str, Fetched]
+    chain: Chain, reading: Reading, fetched: Mapping[str, Fetched], shared: Shared
 ) -> dict[str, Position] | list[Need]:
     """Every channel's position, or all rows that some channel still needs."""
     view = chain.view(reading.token, reading.make_view)
     found: dict[str, Position] = {}
     needs: dict[Need, None] = {}
     for channel in reading.channels:
-        answer = chain.compose(view, reading.checkpoint_id, channel, fetched)
+        known = {**shared[channel], **fetched} if channel in shared else fetched
+        answer = chain.compose(view, reading.checkpoint_id, channel, known)
         if isinstance(answer, Position):
             found[channel] = answer
         else:
@@ -248,19 +288,23 @@ def _take(chain: Chain, reading: Reading, positions: Mapping[str, Position]) -> 
 def _miss(
     chain: Chain, reading: Reading, answer: History | list[Need], lessons: int
 ) -> Plan[Result]:
+    shared = (yield from _shared(chain, reading)) if reading.shares else None
     with chain.lock:
         generation = chain.generation
-        if chain.lessons != lessons:  # another reader has learnt something meanwhile
-            answer = _answer(chain, reading, {}) if chain.trusted else []
+        # Others have told, or another reader has learnt something meanwhile
+        if shared is not None or chain.lessons != lessons:
+            answer = _answer(chain, reading, {}, shared) if chain.trusted else []
         if isinstance(answer, dict):
-            return Result(answer, "hit", 0)
+            return Result(answer, "hit", 0, shared=bool(shared))
         allowance = _allowance(chain, reading, answer)
     fetched: dict[str, Fetched] = {}
     missing = False
     if allowance:
-        found = yield from _crawl(chain, reading, generation, fetched, answer, allowance)
+        found = yield from _crawl(
+            chain, reading, generation, fetched, answer, allowance, shared or {}
+        )
         if isinstance(found, dict):
-            return Result(found, "composed", len(fetched))
+            return Result(found, "composed", len(fetched), shared=bool(shared))
         missing = found == "row missing"
         if reading.kind == "tuples":  # a row is missing: an answer, but no knowledge
             generation = -1
@@ -288,6 +332,7 @@ def _crawl(
     fetched: dict[str, Fetched],
     needs: list[Need],
     allowance: int,
+    shared: Shared,
 ) -> Plan[History | Literal["given up", "row missing"]]:
     """Read the rows that are not known until the histories compose, or why they do not."""
     configs: dict[str, Any] = {}
@@ -309,7 +354,7 @@ def _crawl(
             if further is not None:
                 needs = [further]
                 continue
-            answer = _answer(chain, reading, fetched)
+            answer = _answer(chain, reading, fetched, shared)
         if isinstance(answer, dict):
             return answer
         needs = answer

@@ -1,0 +1,130 @@
+"""Between facts and the bytes that other workers read: sealing, packing, decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deerflow_saver._serde import seal, unseal
+from deerflow_saver.cache.keys import link_field, record_field, seed_field
+from deerflow_saver.cache.records import Codec
+from deerflow_saver.history.chain import Fetched
+from deerflow_saver.history.facts import ABSENT, HELD, Packed
+from deerflow_saver.history.sharing import News
+
+__all__ = ["PathReader", "fields_of"]
+
+_LINKS = "links"
+"""A name no namespace and channel have together: links are those of all channels."""
+
+
+def fields_of(
+    news: News, codec: Codec, key: str, ns: str, serde: Any
+) -> tuple[list[tuple[str, bytes]], list[str]]:
+    """The fields that tell `news` about a thread and namespace, and those that are over.
+
+    `serde` is the wrapped saver's own: payloads leave as it writes them, encrypted if it
+    encrypts. What could only be pickled is not shared.
+
+    Raises:
+        ValueError: an id that is too long to be shared.
+        TypeError: an id that is no text.
+
+    """
+    cid = news.checkpoint_id
+    fields = [(link_field(ns, cid), codec.place(key, ns, _LINKS).link(cid, news.parent))]
+    for above, channel, parent, stored, own in news.sealed:
+        if not any(row.value.kind == "pickle" for row in own):
+            rows = [row._replace(value=seal(serde, row.value)) for row in own]
+            place = codec.place(key, ns, "record", channel)
+            fields.append(
+                (record_field(ns, above, channel), place.record(above, parent, stored, rows))
+            )
+    for channel, stored, value in news.seeds:
+        if value.kind != "pickle":
+            place = codec.place(key, ns, "seed", channel)
+            sealed = place.seed("", stored[1], seal(serde, value))
+            fields.append((seed_field(ns, channel), sealed))
+    over = [link_field(ns, news.parent)] if news.sealed and news.parent else []
+    return fields, over
+
+
+class PathReader:
+    """Reads one channel's path, up to whatever cannot be read.
+
+    Args:
+        codec: of the database.
+        key: of the thread.
+        ns: the namespace.
+        channel: whose records these are.
+        serdes: the wrapped saver's serialiser, and the one below its encryption.
+
+    """
+
+    def __init__(
+        self, codec: Codec, key: str, ns: str, channel: str, serdes: tuple[Any, Any]
+    ) -> None:
+        self._links = codec.place(key, ns, _LINKS)
+        self._records = codec.place(key, ns, "record", channel)
+        self._seeds = codec.place(key, ns, "seed", channel)
+        self._ns = ns
+        self._channel = channel
+        self._sealed, self._plain = serdes
+        self.unreadable: list[str] = []
+        """Fields that are to be removed."""
+
+    def read(
+        self, start: str, path: Sequence[tuple[bytes, bytes]], seed: bytes | None
+    ) -> Mapping[str, Fetched]:
+        """Per checkpoint what is known of it, ready to compose with."""
+        rows: dict[str, Fetched] = {}
+        name = start.encode()
+        for cid, value in path:
+            found = self._start(cid, value) if cid == name else self._below(cid, value, seed)
+            if found is None:
+                self._discard(cid, link=cid == name)
+                break
+            rows[cid.decode()] = found
+        return rows
+
+    def _start(self, cid: bytes, value: bytes) -> Fetched | None:
+        """Of the checkpoint whose history is asked, only the parent is needed."""
+        record = self._records.read(cid, value) or self._links.read(cid, value)
+        return record and Fetched(record.parent, {}, ())
+
+    def _below(self, cid: bytes, value: bytes, seed: bytes | None) -> Fetched | None:
+        record = self._records.read(cid, value)
+        if record is None:
+            return None
+        try:
+            own = [(task, self._channel, self._value(packed)) for task, packed in record.own]
+        except Exception:  # noqa: BLE001 - a payload that cannot be decoded is a miss
+            return None
+        values: dict[str, Any] = {}
+        if record.stored is not ABSENT:
+            values[self._channel] = None  # to be read from the saver
+            if record.stored is not HELD and seed is not None:
+                values[self._channel] = self._seed(record.stored, seed)
+        return Fetched(record.parent, values, own)
+
+    def _value(self, packed: Packed) -> Any:
+        return self._plain.loads_typed(unseal(self._sealed, packed))
+
+    def _seed(self, version: Any, value: bytes) -> Any:
+        """The snapshot of that version; None if the newest one is another, or unreadable."""
+        read = self._seeds.read_seed(b"", value)
+        try:
+            if read is not None:
+                known, packed = read
+                same = type(known) is type(version) and known == version
+                return self._value(packed) if same else None
+        except Exception:  # noqa: BLE001 - as above
+            read = None
+        self.unreadable.append(seed_field(self._ns, self._channel))
+        return None
+
+    def _discard(self, cid: bytes, *, link: bool) -> None:
+        name = cid.decode("utf-8", "replace")
+        self.unreadable.append(record_field(self._ns, name, self._channel))
+        if link:
+            self.unreadable.append(link_field(self._ns, name))
