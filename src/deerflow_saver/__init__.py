@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deerflow_saver.cache.base import HistoryCache
 from deerflow_saver.cache.memory import MemoryHistoryCache
+from deerflow_saver.cache.opening import open_cache
 from deerflow_saver.errors import (
     DeerflowSaverError,
     DeerflowSaverWarning,
@@ -18,6 +19,7 @@ from deerflow_saver.errors import (
 from deerflow_saver.events import CacheInfo, GuardEvent, HistoryEvent
 from deerflow_saver.guard.policy import allow_non_head_writes
 from deerflow_saver.saver import CachedHistorySaver
+from deerflow_saver.wrapping import cache_of, wrap
 
 __version__ = "0.1.0"
 
@@ -39,4 +41,7 @@ __all__ = [
     "WriteSlotTakenError",
     "__version__",
     "allow_non_head_writes",
+    "cache_of",
+    "open_cache",
+    "wrap",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
@@ -50,6 +50,7 @@ class CheckpointSettings:
         cache_redis_url: `checkpoint_cache.redis_url`.
         cache_ttl_seconds: `checkpoint_cache.ttl_seconds`; 0 means no expiry.
         cache_key_prefix: `checkpoint_cache.key_prefix`.
+        cache_secret: `checkpoint_cache.secret`, with which records in Redis are signed.
         guard: `guard`, the policy of `CachedHistorySaver`.
         fixes: `fixes`: `"auto"`, `"off"`, or the names of the fixes to apply.
 
@@ -63,9 +64,10 @@ class CheckpointSettings:
     accessor_graph_max: int = _DEFAULT_GRAPH_MAX
     cache_type: CacheType = "memory"
     cache_max_bytes: int = _DEFAULT_MAX_BYTES
-    cache_redis_url: str | None = None
+    cache_redis_url: str | None = field(default=None, repr=False)
     cache_ttl_seconds: int = _DEFAULT_TTL_SECONDS
     cache_key_prefix: str = ""
+    cache_secret: str = field(default="", repr=False)
     guard: GuardPolicy = "refuse"
     fixes: Literal["auto", "off"] | tuple[str, ...] = "auto"
 
@@ -78,6 +80,7 @@ class CheckpointSettings:
         _int("checkpoint_cache.max_bytes", self.cache_max_bytes, at_least=0)
         _int("checkpoint_cache.ttl_seconds", self.cache_ttl_seconds, at_least=0)
         _str("checkpoint_cache.key_prefix", self.cache_key_prefix)
+        _str("checkpoint_cache.secret", self.cache_secret)
         _one_of("guard", self.guard, get_args(GuardPolicy))
         object.__setattr__(self, "fixes", _fixes(self.fixes))
         if self.cache_redis_url is not None:
@@ -140,6 +143,7 @@ _KEYS = {
     "checkpoint_cache.redis_url": "cache_redis_url",
     "checkpoint_cache.ttl_seconds": "cache_ttl_seconds",
     "checkpoint_cache.key_prefix": "cache_key_prefix",
+    "checkpoint_cache.secret": "cache_secret",
     "guard": "guard",
     "fixes": "fixes",
 }

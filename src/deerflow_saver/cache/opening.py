@@ -1,0 +1,60 @@
+"""`open_cache`: a history cache by its address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from deerflow_saver.cache.memory import MemoryHistoryCache
+from deerflow_saver.errors import InvalidConfigError
+
+__all__ = ["open_cache"]
+
+_REDIS = ("redis", "rediss", "unix")
+_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "bytes": ("max_bytes", int),
+    "ttl": ("ttl", int),
+    "timeout": ("timeout", float),
+    "rest": ("rest", float),
+}
+
+
+def open_cache(url: str, *, secret: str | bytes = "") -> MemoryHistoryCache:
+    """The cache that `url` names.
+
+    `memory://?bytes=268435456` is a `MemoryHistoryCache`; `redis://host:6379/0?ttl=3600` a
+    `RedisHistoryCache`, with `bytes`, `ttl`, `timeout` and `rest` as in its `from_url` and
+    whatever else redis-py reads.
+
+    Raises:
+        InvalidConfigError: another scheme, or an option that is none.
+        ImportError: redis-py is needed and not installed.
+
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in {"memory", *_REDIS}:
+        msg = f"a cache is memory://?bytes=... or redis://host:port/number, not {parts.scheme!r}://"
+        raise InvalidConfigError(msg)
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    options = {_OPTIONS[name][0]: _number(name, text) for name, text in given if name in _OPTIONS}
+    rest = [(name, text) for name, text in given if name not in _OPTIONS]
+    if parts.scheme == "memory":
+        unknown = sorted({name for name, _ in rest} | (options.keys() - {"max_bytes"}))
+        if unknown or parts.netloc or parts.path.strip("/"):
+            what = ", ".join(unknown) or f"{parts.netloc}{parts.path}"
+            msg = f"memory:// takes ?bytes=... only, not {what}"
+            raise InvalidConfigError(msg)
+        return MemoryHistoryCache(**options)
+    from deerflow_saver.cache.redis import RedisHistoryCache
+
+    address = parts._replace(query=urlencode(rest)).geturl()
+    return RedisHistoryCache.from_url(address, secret=secret, **options)
+
+
+def _number(name: str, text: str) -> Any:
+    try:
+        return _OPTIONS[name][1](text)
+    except ValueError:
+        msg = f"the cache option {name} must be a number, got {text!r}"
+        raise InvalidConfigError(msg) from None
