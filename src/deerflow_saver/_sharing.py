@@ -23,10 +23,9 @@ from deerflow_saver._shared_rows import PathReader, fields_of
 from deerflow_saver.cache.keys import thread_key
 from deerflow_saver.cache.records import Codec
 from deerflow_saver.cache.shared import Discard, Found, Look, Purge, SharedStore, Store
-from deerflow_saver.guard.guard import Guard
 from deerflow_saver.history.chain import Fetched
 from deerflow_saver.history.sharing import Asked, Forget, Publish, Told
-from deerflow_saver.walks.asking import family_of, on_own_loop
+from deerflow_saver.walks.asking import on_own_loop
 
 __all__ = ["Home", "Sharing"]
 
@@ -48,14 +47,31 @@ class Home:
 class Sharing:
     """One wrapped saver's dealings with a shared store."""
 
-    def __init__(self, core: Core, store: SharedStore, home: Home, guard: Guard | None) -> None:
+    def __init__(
+        self,
+        core: Core,
+        store: SharedStore,
+        home: Home,
+        *,
+        fenced: bool,
+        overridden: Callable[[Mapping[str, Any]], bool],
+        may_be_delta: Callable[[str], bool],
+    ) -> None:
+        """What the guard knows: see below, and `judged`."""
         self._core = core
         self._store = store
         self._home = home
         self._lock = threading.Lock()
         self._codec: tuple[Identity, str, Codec] | None = None
-        self.fenced = core.storage and guard is not None and _holds(guard)
-        """Whether what is published here cannot become wrong."""
+        self.fenced = core.storage and fenced
+        """Whether the guard keeps every worker from writing on what has children."""
+        self._overridden = overridden
+        self.may_be_delta = may_be_delta
+        """Whether a channel could be a delta channel, as far as its name tells."""
+
+    def judged(self, names: Mapping[str, Any]) -> bool:
+        """Whether the guard judges a call with this `configurable`, and nobody overrides it."""
+        return self.fenced and not self._overridden(names)
 
     # -- both faces --------------------------------------------------------------------------
 
@@ -159,10 +175,3 @@ class Sharing:
         if unreadable:
             yield "store", Discard(prefix, thread, unreadable)
         return Told(found.epoch, rows)
-
-
-def _holds(guard: Guard) -> bool:
-    """Whether the guard keeps every worker from writing on what has children."""
-    if guard.policy not in {"refuse", "refuse-all"}:
-        return False
-    return guard.fence == "transaction" or family_of(guard.saver, "put") == "memory"

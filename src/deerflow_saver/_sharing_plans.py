@@ -12,11 +12,10 @@ from typing import Any
 from deerflow_saver._arguments import argument, configurable
 from deerflow_saver._core import Core
 from deerflow_saver._plan import Plan
-from deerflow_saver.guard.policy import allowed
+from deerflow_saver._writes import delta_channels
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ChainBusy
-from deerflow_saver.history.reader import COUNTERS
-from deerflow_saver.history.sharing import Asked, Forget, Publish, Told
+from deerflow_saver.history.sharing import Asked, Forget, News, Publish, Told
 
 __all__ = ["sharing_forgets", "sharing_put", "sharing_writes"]
 
@@ -25,15 +24,15 @@ def sharing_put(core: Core, args: Any, kwargs: Any, plan: Plan[Any]) -> Plan[Any
     """A `put`: after it is committed, publish what it made final."""
     sharing = core.sharing
     config = argument("config", 0, args, kwargs)
-    counters = (argument("metadata", 2, args, kwargs) or {}).get(COUNTERS)
-    if sharing is None or not (counters or core.shared.since):
+    if sharing is None:
         return (yield from plan)
     key = core.key(config)
-    if key is None or not sharing.fenced or allowed(configurable(config)) is not None:
+    if key is None or not sharing.judged(configurable(config)):
         return (yield from _ending(config, plan))
-    if not counters or not core.shared.cache.enabled:
+    delta = delta_channels(args, kwargs)
+    if not delta or not core.shared.cache.enabled:
         return (yield from plan)
-    core.shared.track(counters)
+    core.shared.track(delta)
     chain = core.chain(key)
     # Before anything is stored: a purge from now on ends this epoch
     epoch = yield from _bound(chain, key)
@@ -43,12 +42,21 @@ def sharing_put(core: Core, args: Any, kwargs: Any, plan: Plan[Any]) -> Plan[Any
     finally:
         with contextlib.suppress(ChainBusy), chain.lock:
             news = chain.outbox.pop(argument("checkpoint", 1, args, kwargs)["id"], None)
-    if epoch is not None and news is not None:
-        kept = yield "shared", Publish(key, epoch, news)
-        if kept is False:
-            with contextlib.suppress(ChainBusy), chain.lock:
-                chain.bind(None)
+    if epoch is not None:
+        yield from _publish(chain, key, epoch, news)
     return stored
+
+
+def _publish(chain: Chain, place: Any, epoch: str, news: News | None) -> Plan[None]:
+    """Tell what a `put` made final."""
+    if news is None:
+        # Nothing is known of it: an id that was put before, perhaps, and with other contents
+        yield "shared", Forget(place.thread_id)
+        return
+    kept = yield "shared", Publish(place, epoch, news)
+    if kept is False:  # the epoch has ended
+        with contextlib.suppress(ChainBusy), chain.lock:
+            chain.bind(None)
 
 
 def _bound(chain: Chain, place: Any) -> Plan[str | None]:
@@ -65,17 +73,15 @@ def _bound(chain: Chain, place: Any) -> Plan[str | None]:
 
 def sharing_writes(core: Core, args: Any, kwargs: Any, plan: Plan[Any]) -> Plan[Any]:
     """A `put_writes`: one that no guard judged may change what others take for final."""
-    config = argument("config", 0, args, kwargs)
-    sharing, since = core.sharing, core.shared.since
-    if sharing is None or not since:
+    config, sharing = argument("config", 0, args, kwargs), core.sharing
+    if sharing is None:
         return (yield from plan)
     names = {write[0] for write in argument("writes", 1, args, kwargs) or ()}
-    if names.isdisjoint(since):
-        return (yield from plan)
     key = core.key(config)
-    if key is None or not sharing.fenced or allowed(configurable(config)) is not None:
-        return (yield from _ending(config, plan))
-    if core.shared.cache.enabled:
+    if key is None or not sharing.judged(configurable(config)):
+        may_matter = any(map(sharing.may_be_delta, names))
+        return (yield from (_ending(config, plan) if may_matter else plan))
+    if core.shared.cache.enabled and not names.isdisjoint(core.shared.since):
         # A new checkpoint's writes may come before it: they are recorded in its epoch
         yield from _bound(core.chain(key), key)
     return (yield from plan)

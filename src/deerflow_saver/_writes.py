@@ -19,7 +19,14 @@ from deerflow_saver.history.facts import ABSENT, HELD, ChainBusy, Packed, Row, W
 from deerflow_saver.history.minting import minted
 from deerflow_saver.history.reader import COUNTERS, depth_of, overdue_of
 
-__all__ = ["announce", "forget_all", "forget_threads", "store_checkpoint", "store_writes"]
+__all__ = [
+    "announce",
+    "delta_channels",
+    "forget_all",
+    "forget_threads",
+    "store_checkpoint",
+    "store_writes",
+]
 
 _DISTRUST_SECONDS = 10.0
 """How long nothing is learnt about a thread after a write ended without telling whether it
@@ -38,6 +45,15 @@ def announce(core: Core, args: Any, kwargs: Any) -> None:
     if found is not None:
         with contextlib.suppress(ChainBusy), found[1].lock:
             found[1].track(counters)
+
+
+def delta_channels(args: Any, kwargs: Any) -> frozenset[str]:
+    """The channels that a `put` shows to be delta: counted ones, and those with a snapshot."""
+    counted = (argument("metadata", 2, args, kwargs) or {}).get(COUNTERS) or ()
+    checkpoint = argument("checkpoint", 1, args, kwargs) or {}
+    values = checkpoint.get("channel_values") or {}
+    stored = (name for name, value in values.items() if isinstance(value, _DeltaSnapshot))
+    return frozenset((*counted, *stored))
 
 
 def store_checkpoint(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
@@ -106,7 +122,7 @@ def _born(
             minted=minted(cid) if core.storage else None,
         )
         if core.sharing is not None and core.sharing.fenced and chain.epoch is not None:
-            news = chain.news(cid, metadata.get(COUNTERS) or ())
+            news = chain.news(cid, delta_channels(args, kwargs))
             if news is not None:
                 chain.outbox[cid] = news  # published once the saver has committed
         chain.prepare(cid)

@@ -41,11 +41,11 @@ from deerflow_saver.guard.guard import Guard
 from deerflow_saver.guard.locks import locks_of
 from deerflow_saver.guard.making import guard_of
 from deerflow_saver.guard.plans import forgetting, guarded_put, guarded_read, guarded_writes
-from deerflow_saver.guard.policy import Policy, check_policy
+from deerflow_saver.guard.policy import Policy, allowed, check_policy, may_be_delta
 from deerflow_saver.guard.state import GuardState
 from deerflow_saver.history.isolation import ISOLATIONS, Isolation
 from deerflow_saver.history.sharing import Forget
-from deerflow_saver.walks.asking import aask, ask
+from deerflow_saver.walks.asking import aask, ask, family_of
 from deerflow_saver.walks.pruning import keeping_histories
 
 __all__ = ["CachedHistorySaver"]
@@ -413,7 +413,21 @@ def _sharing(core: Core, guard: Guard | None) -> Sharing | None:
     cache, home = core.shared.cache, core.shared.home
     if not isinstance(cache, SharedHistoryCache) or not (core.storage or home.identity):
         return None
-    return Sharing(core, cache.store, home, guard)
+    return Sharing(
+        core,
+        cache.store,
+        home,
+        fenced=guard is not None and _holds(guard),
+        overridden=lambda names: allowed(names) is not None,
+        may_be_delta=may_be_delta,
+    )
+
+
+def _holds(guard: Guard) -> bool:
+    """Whether the guard keeps every worker from writing on what has children."""
+    if guard.policy not in {"refuse", "refuse-all"}:
+        return False
+    return guard.fence == "transaction" or family_of(guard.saver, "put") == "memory"
 
 
 def _operations(core: Core) -> tuple[Operations, Operations]:

@@ -56,6 +56,13 @@ class RedisServer:
         self._server = ValkeyServer(port=port, data_dir=self._folder)
         self.url = f"redis://127.0.0.1:{port}"
 
+    @property
+    def pid(self) -> int:
+        """Its process, to be stopped and continued by signals."""
+        process = self._server._process
+        assert process is not None
+        return int(process.pid)
+
     def start(self) -> None:
         """Start it, empty, and wait until it answers."""
         self._server.start()
