@@ -70,6 +70,7 @@ class PathReader:
         self._ns = ns
         self._channel = channel
         self._sealed, self._plain = serdes
+        self._encrypted = self._sealed is not self._plain
         self.unreadable: list[str] = []
         """Fields that are to be removed."""
 
@@ -108,7 +109,7 @@ class PathReader:
         return Fetched(record.parent, values, own)
 
     def _value(self, packed: Packed) -> Any:
-        return self._plain.loads_typed(unseal(self._sealed, packed))
+        return self._plain.loads_typed(unseal(self._sealed, packed) if self._encrypted else packed)
 
     def _seed(self, version: Any, value: bytes) -> Any:
         """The snapshot of that version; None if the newest one is another, or unreadable."""

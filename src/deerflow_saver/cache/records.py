@@ -83,7 +83,8 @@ class Place:
 
     def _sum(self, name: bytes, value: bytes) -> bytes:
         digest = self._digest.copy()
-        digest.update(len(name).to_bytes(4, "big") + name + value)
+        digest.update(b"%d %b" % (len(name), name))
+        digest.update(value)
         return digest.digest()  # type: ignore[no-any-return]
 
     def _value(self, name: str, kind: bytes, parent: str | None, body: Any) -> bytes:
@@ -123,9 +124,8 @@ class Place:
             kind, parent, body = self._open(name, value)
             if kind == LINK:
                 return Record(parent, HELD, ())
-            version, *flat = body
-            own = [] if not flat else _rows(flat)
-            return Record(parent, version if kind == KNOWN else _HOW[kind], own)
+            stored = body[0] if kind == KNOWN else _HOW[kind]
+            return Record(parent, stored, _rows(body) if len(body) > 1 else ())
         except Exception:  # noqa: BLE001 - a value that cannot be read is a miss, whatever it is
             return None
 
@@ -149,17 +149,14 @@ def _flat(own: Sequence[Row]) -> list[Any]:
     return [part for row in own for part in (row.task_id, *row.value)]
 
 
-def _rows(flat: list[Any]) -> list[tuple[str, Packed]]:
-    return [
-        (_text(task), _packed(kind, data))
-        for task, kind, data in zip(flat[::_ROW], flat[1::_ROW], flat[2::_ROW], strict=True)
-    ]
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError
-    return value
+def _rows(body: list[Any]) -> list[tuple[str, Packed]]:
+    """The rows that follow the version in a body."""
+    rows = []
+    for task, kind, data in zip(body[1::_ROW], body[2::_ROW], body[3::_ROW], strict=True):
+        if type(task) is not str:
+            raise TypeError
+        rows.append((task, _packed(kind, data)))
+    return rows
 
 
 def _packed(kind: Any, data: Any) -> Packed:
