@@ -63,7 +63,7 @@ def test_noise_is_a_miss(noise: bytes) -> None:
     assert PLACE.read_seed(b"", noise) is None
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(parents, stored, st.lists(rows, max_size=3), st.data())
 def test_a_value_that_was_changed_anywhere_is_a_miss(
     parent: str | None, how: Any, own: list[Row], data: st.DataObject
@@ -89,7 +89,7 @@ bodies = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.binary(min_size=3, max_size=12), bodies)
 def test_a_value_with_a_right_digest_and_nonsense_inside_is_a_miss_or_a_record(
     head: bytes, body: Any

@@ -147,6 +147,6 @@ def test_any_history_of_two_workers_reads_the_same_shared_and_raw(
     host: Host, redis_database: str
 ) -> None:
     before = SharedHistories.taken
-    chosen = effort().settings(server=host.on_a_server, share=0.25)
+    chosen = effort().settings(server=host.on_a_server, share=0.15)
     run(SharedHistories, chosen, host=host, url=redis_database)
     assert SharedHistories.taken > before, "nothing was ever shared: the test tests nothing"

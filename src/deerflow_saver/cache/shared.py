@@ -89,7 +89,8 @@ class SharedStore(ABC):
         self.name = name
         self.secret = secret
         self.breaker = Breaker(rest)
-        self._owed: set[str] = set()
+        self._owed: dict[str, object] = {}
+        """Databases to be forgotten at the next contact, each with its latest reason."""
         self._lock = threading.Lock()
 
     # -- what a kind of store defines --------------------------------------------------------
@@ -146,21 +147,19 @@ class SharedStore(ABC):
     def _paid(self, request: Request) -> Plan[Any]:
         """The request, after what is owed to its database."""
         prefix = request.prefix
-        if prefix in self._owed:
+        owed = self._owed.get(prefix)
+        if owed is not None:
+            yield from self.plan(Purge(prefix, None))
             with self._lock:
-                self._owed.discard(prefix)
-            try:
-                yield from self.plan(Purge(prefix, None))
-            except BaseException:
-                self.owe(Purge(prefix, None))
-                raise
+                if self._owed.get(prefix) is owed:
+                    del self._owed[prefix]
         return (yield from self.plan(request))
 
     def owe(self, request: Request) -> None:
         """Remember a purge that did not happen: the next contact forgets the whole database."""
         if isinstance(request, Purge):
             with self._lock:
-                self._owed.add(request.prefix)
+                self._owed[request.prefix] = object()
 
     def _failed(self, request: Request, error: Exception) -> None:
         self.owe(request)
