@@ -6,14 +6,16 @@ import pickle
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 import redis
+from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
 
 from deerflow_saver import (
     CachedHistorySaver,
@@ -162,6 +164,40 @@ def test_a_walk_stops_at_the_newest_snapshot(
     child = pair.line.ids[pair.line.ids.index(first) + 2]
     assert same(pair.line, b, [child, *pair.line.ids])
     pair.close()
+
+
+def test_runs_that_take_turns_on_two_workers_walk_never(pair: Pair) -> None:
+    """A graph, from the first turn of the first thread of each process on."""
+    b = worker(pair.savers[1], pair.url)
+    graphs = [builder().compile(checkpointer=saver) for saver in (pair.a, b, pair.savers[2])]
+    thread: Any = {"configurable": {"thread_id": "talk"}}
+    for turn in range(6):
+        graphs[turn % 2].invoke({"log": [f"turn {turn}"]}, thread)
+        states = [graph.get_state(thread).values for graph in graphs]
+        assert states == [states[2]] * 3
+    assert len(states[0]["log"]) == 12
+    infos = [saver.cache_info() for saver in (pair.a, b)]
+    assert [(info.walks, info.fetches, info.errors) for info in infos] == [(0, 0, 0)] * 2
+    assert all(info.shared > 0 for info in infos)
+
+
+def extend(current: list[str] | None, writes: list[list[str]]) -> list[str]:
+    return [*(current or []), *(item for write in writes for item in write)]
+
+
+class Talk(TypedDict):
+    """One delta channel."""
+
+    log: Annotated[list[str], DeltaChannel(extend)]
+
+
+def builder() -> StateGraph[Talk]:
+    """One node that answers."""
+    made = StateGraph(Talk)
+    made.add_node("answer", lambda state: {"log": [f"answer to {state['log'][-1]}"]})
+    made.add_edge(START, "answer")
+    made.add_edge("answer", END)
+    return made
 
 
 def test_a_head_is_not_shared_before_it_is_final(pair: Pair) -> None:
