@@ -38,10 +38,10 @@ class Progress:
         self._drawn = 0
         self._began = self._told = clock()
 
-    def step(self, done: int) -> None:
-        """`done` steps are done."""
+    def step(self, done: int, note: str = "") -> None:
+        """`done` steps are done; `note` follows the number."""
         filled = _BAR * done // self._total
-        self._show(f"{done}/{self._total}", f"[{'#' * filled:.<{_BAR}}] ")
+        self._show(f"{done}/{self._total}{note}", f"[{'#' * filled:.<{_BAR}}] ")
 
     def say(self, text: str) -> None:
         """Name what is done now."""

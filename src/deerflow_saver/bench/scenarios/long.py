@@ -1,0 +1,57 @@
+"""One long thread, read at its old end and at its new one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deerflow_saver.bench.conversation import Kind
+from deerflow_saver.bench.scenarios.base import Scenario
+from deerflow_saver.bench.stored import StoredLine
+
+__all__ = ["Long"]
+
+_TARGETS = 5
+
+
+class Long(Scenario):
+    """Five checkpoints from the thread's first tenth, by turns, and the head; all read before."""
+
+    kind: Kind = "append"
+
+    def prepare(self) -> None:
+        """Store the thread."""
+        case = self.stage.case
+        line = StoredLine(
+            self.stage.face,
+            self.stage.raw,
+            self.stage.config("long"),
+            case.snapshot_frequency,
+            case.payload_bytes,
+        )
+        line.grow(case.turns)
+        self._graph = self.stage.graph(self.kind)
+        step = max(1, case.turns // 10 // _TARGETS)
+        # Just before a snapshot, where a walk is longest.
+        near = min(case.snapshot_frequency - 1, step)
+        self._old = [line.heads[step * number + near] for number in range(_TARGETS)]
+        self._new = line.heads[-1]
+        for config in (*self._old, self._new):
+            self.stage.face.call(self._graph, "get_state", config)
+
+    def round(self, number: int) -> None:
+        """An old state, its history alone, and the newest state."""
+        old = self._old[number % _TARGETS]
+        self.read_state("old state", self._graph, old)
+        self.stage.recorder.measure("old history", lambda: self._history(old))
+        self.read_state("new state", self._graph, self._new)
+
+    def compare(self) -> None:
+        """All that was read."""
+        self.stage.compare(self.kind, [*self._old, self._new])
+
+    def finish(self) -> dict[str, Any]:
+        """How deep the old targets are."""
+        return {"depth": len(self.stage.history(self.stage.raw, self._old[0])["writes"])}
+
+    def _history(self, config: Any) -> None:
+        self.stage.history(self.stage.saver, config)

@@ -1,0 +1,49 @@
+"""Many threads, some read much more often than others."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from deerflow_saver.bench.conversation import Kind
+from deerflow_saver.bench.scenarios.base import Scenario
+from deerflow_saver.bench.stored import StoredLine
+
+__all__ = ["Threads"]
+
+EXPONENT = 1.1
+_READS = 25
+
+
+class Threads(Scenario):
+    """Heads read by zipf(1.1). Every thread is read once before, as active threads have been."""
+
+    kind: Kind = "append"
+
+    def prepare(self) -> None:
+        """Store the threads."""
+        case = self.stage.case
+        self._chance = random.Random(case.seed)  # noqa: S311 - the same draws on every side
+        self._configs = [self.stage.config(number) for number in range(case.threads)]
+        self._weights = [1 / rank**EXPONENT for rank in range(1, case.threads + 1)]
+        for config in self._configs:
+            line = StoredLine(
+                self.stage.face, self.stage.raw, config, case.snapshot_frequency, case.payload_bytes
+            )
+            line.grow(case.turns)
+        self._graph = self.stage.graph(self.kind)
+        for config in self._configs:
+            self.stage.face.call(self._graph, "get_state", config)
+
+    def round(self, number: int) -> None:
+        """Each draw is a sample."""
+        for config in self._chance.choices(self._configs, self._weights, k=_READS):
+            self.read_state("state", self._graph, config)
+
+    def compare(self) -> None:
+        """The ten threads read most, and the ten read least."""
+        self.stage.compare(self.kind, [*self._configs[:10], *self._configs[-10:]])
+
+    def finish(self) -> dict[str, Any]:
+        """How deep each is."""
+        return {"depth": min(self.stage.case.turns, self.stage.case.snapshot_frequency)}

@@ -1,0 +1,52 @@
+"""The savers that are compared: raw, wrapped with each cache, and the published alternative."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import deerflow_saver
+from deerflow_saver import CachedHistorySaver
+from deerflow_saver.bench.alternative import AncestorCache
+from deerflow_saver.cli.errors import UsageError
+
+__all__ = ["REDIS_SIDES", "make", "opener"]
+
+REDIS_SIDES = frozenset({"redis", "two-tier"})
+
+
+def make(side: str, raw: Any, *, guard: str = "off", redis: str = "", prefix: str = "") -> Any:
+    """The saver of a side round `raw`, with nothing cached in this process.
+
+    Args:
+        side: one of `case.SIDES`.
+        raw: the saver that stores.
+        guard: the policy of a wrapped side.
+        redis: the URL for the sides with Redis.
+        prefix: names the database in Redis, where wrappers of several processes meet.
+
+    """
+    if side == "raw":
+        return raw
+    if side == "alternative":
+        return AncestorCache(raw)
+    if side == "memory":
+        return CachedHistorySaver(raw, guard=guard)  # type: ignore[arg-type]
+    cache = opener()(_tiers(side, redis))
+    return CachedHistorySaver(raw, cache, key_prefix=prefix, guard=guard)  # type: ignore[arg-type]
+
+
+def opener() -> Any:
+    """`open_cache`.
+
+    Raises:
+        UsageError: this version has no cache in Redis.
+
+    """
+    found = getattr(deerflow_saver, "open_cache", None)
+    if found is None:
+        raise UsageError("this version of deerflow-saver has no Redis cache: leave these sides out")
+    return found
+
+
+def _tiers(side: str, url: str) -> str:
+    return url if side == "two-tier" else f"{url}?bytes=0"
