@@ -94,6 +94,14 @@ class Child:
         """How long ago it was started."""
         return round((time.perf_counter() - self._began) * 1e3, 1)
 
+    def finish(self, command: Any) -> Any:
+        """Its last answer; then it must end well."""
+        found = self.ask(command)
+        self.close()
+        if self._process.returncode:
+            raise ChildError(f"child process exited with status {self._process.returncode}")
+        return found
+
     def close(self) -> None:
         """Let it end, and make sure that it has."""
         with suppress(BrokenPipeError):
@@ -184,6 +192,11 @@ class Here:
             return self._work.send(self._command)
         except Exception as error:
             raise ChildError(safe_error(error)) from error
+
+    def finish(self, command: Any) -> Any:
+        """The last answer."""
+        self.send(command)
+        return self.answer()
 
     def close(self) -> None:
         """End the work."""

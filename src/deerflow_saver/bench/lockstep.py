@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -47,15 +47,22 @@ class _Running:
         self.send(command)
         return self.answer()
 
+    def finish(self) -> Any:
+        """The figures; None once the cell has failed."""
+        return self._tried(lambda: self.child.finish({"finish": True}))
+
     def send(self, command: Mapping[str, Any]) -> None:
         if self.outcome.success:
             self.child.send(command)
 
     def answer(self) -> Any:
+        return self._tried(self.child.answer)
+
+    def _tried(self, call: Callable[[], Any]) -> Any:
         if not self.outcome.success:
             return None
         try:
-            return self.child.answer()
+            return call()
         except ChildError as error:
             self.outcome.error = str(error)
             return None
@@ -98,7 +105,7 @@ def run_case(
                     cell.ask({"drop": True})
                 cell.ask({"round": number})
         for cell in running:
-            cell.outcome.figures = cell.ask({"finish": True}) or {}
+            cell.outcome.figures = cell.finish() or {}
             cell.outcome.child_process_ms = cell.child.lifetime_ms
         return mismatched([cell.outcome for cell in running])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import time
 from collections import Counter
 from collections.abc import Generator
@@ -11,12 +10,13 @@ from typing import Any
 
 from deerflow_saver.bench import scenarios
 from deerflow_saver.bench.case import Case
+from deerflow_saver.bench.memory import peak_rss_bytes
 from deerflow_saver.bench.round_trips import counting_round_trips
 from deerflow_saver.bench.sides import REDIS_SIDES
 from deerflow_saver.bench.stage import Cell, Stage, stage
 from deerflow_saver.bench.stored_bytes import redis_bytes
 
-__all__ = ["cell", "peak_rss_bytes", "reader", "partner"]
+__all__ = ["cell", "partner", "reader"]
 
 Work = Generator[Any, Any, None]
 
@@ -64,16 +64,6 @@ def partner(work: Any) -> Work:
             command = yield {}
             thread.turns = command["turn"] - 1
             thread.turn()
-
-
-def peak_rss_bytes() -> int | None:
-    """The most memory this process has had; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _cell(work: Any) -> Cell:

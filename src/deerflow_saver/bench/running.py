@@ -13,7 +13,7 @@ from deerflow_saver.bench.lockstep import Outcome, run_case
 from deerflow_saver.bench.rows import append, load, provenance, resolve_git_sha
 from deerflow_saver.bench.servers import Servers
 
-__all__ = ["Run", "cell_name", "done_already"]
+__all__ = ["Run", "can_run", "cell_name", "done_already"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class Run:
     here: bool = False
 
     def run(
-        self, cases: Sequence[Case], servers: Servers, progress: Callable[[int, Case], None]
+        self, cases: Sequence[Case], servers: Servers, tell: Callable[[Case], None]
     ) -> list[dict[str, Any]]:
         """Measure every case; the rows."""
         about = provenance("ab", resolve_git_sha())
         if self.profiles is not None:
             self.profiles.mkdir(parents=True, exist_ok=True)
         rows: list[dict[str, Any]] = []
-        for number, case in enumerate(cases):
-            progress(number, case)
+        for case in cases:
+            tell(case)
             sides = [side for side in self.sides if can_run(case, side)]
             outcomes = run_case(
                 case,

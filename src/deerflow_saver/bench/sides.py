@@ -9,7 +9,7 @@ from deerflow_saver import CachedHistorySaver
 from deerflow_saver.bench.alternative import AncestorCache
 from deerflow_saver.cli.errors import UsageError
 
-__all__ = ["REDIS_SIDES", "make", "opener"]
+__all__ = ["REDIS_SIDES", "has_redis", "make", "opener"]
 
 REDIS_SIDES = frozenset({"redis", "two-tier"})
 
@@ -46,6 +46,11 @@ def opener() -> Any:
     if found is None:
         raise UsageError("this version of deerflow-saver has no Redis cache: leave these sides out")
     return found
+
+
+def has_redis() -> bool:
+    """Whether this version has a cache in Redis."""
+    return hasattr(deerflow_saver, "open_cache")
 
 
 def _tiers(side: str, url: str) -> str:

@@ -12,12 +12,19 @@ import sys
 from collections.abc import Sequence
 
 import deerflow_saver
-from deerflow_saver.cli import demo, doctor, fence, fixes, patches
+from deerflow_saver.cli import bench, demo, doctor, fence, fixes, patches
 from deerflow_saver.cli.errors import UsageError
 
 __all__ = ["main"]
 
-COMMANDS = {"demo": demo, "doctor": doctor, "fence": fence, "fixes": fixes, "patches": patches}
+COMMANDS = {
+    "bench": bench,
+    "demo": demo,
+    "doctor": doctor,
+    "fence": fence,
+    "fixes": fixes,
+    "patches": patches,
+}
 """Each module has `SUMMARY`, `add_arguments(parser)` and `run(arguments) -> int`."""
 
 _USAGE = 2

@@ -33,7 +33,8 @@ class Long(Scenario):
         step = max(1, case.turns // 10 // _TARGETS)
         # Just before a snapshot, where a walk is longest.
         near = min(case.snapshot_frequency - 1, step)
-        self._old = [line.heads[step * number + near] for number in range(_TARGETS)]
+        places = [min(step * number + near, case.turns) for number in range(_TARGETS)]
+        self._old = [line.heads[place] for place in places]
         self._new = line.heads[-1]
         for config in (*self._old, self._new):
             self.stage.face.call(self._graph, "get_state", config)

@@ -11,6 +11,8 @@ from deerflow_saver.bench.scenarios.reading import PAGE
 __all__ = ["Cold"]
 
 _PROCESS_SECONDS = 120.0
+_PROCESS_EVERY = 4
+"""A process takes a second or two to start: only every fourth round has one."""
 
 
 class Cold(Scenario):
@@ -38,7 +40,7 @@ class Cold(Scenario):
             graph = self.stage.graph("agent", saver)
             self._warm(graph, face)
             self.stage.recorder.measure("page", lambda: self._page(graph, face))
-        if self.stage.case.backend != "memory":
+        if self.stage.case.backend != "memory" and number % _PROCESS_EVERY == 0:
             self._in_new_process()
 
     def compare(self) -> None:

@@ -1,0 +1,90 @@
+"""Run cases of `bench channels`, pair by pair; rows are kept as soon as their pair is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from deerflow_saver.bench.channels.cases import ChannelCase
+from deerflow_saver.bench.channels.production_cases import ProductionCase
+from deerflow_saver.bench.child import Child
+from deerflow_saver.bench.errors import ChildError
+from deerflow_saver.bench.rows import append, provenance, resolve_git_sha
+
+__all__ = ["MISMATCH", "cross_validated", "run_cases"]
+
+MISMATCH = "cross-mode materialized state mismatch"
+_DIGESTS = {
+    "channels": ("actual_message_count", "content_sha256"),
+    "production": (
+        "message_count", "seed_content_sha256", "state_wire_sha256", "history_wire_sha256",
+    ),
+}  # fmt: skip
+
+AnyCase = ChannelCase | ProductionCase
+
+
+def run_cases(
+    benchmark: str,
+    cases: Sequence[AnyCase],
+    *,
+    timeout: float,
+    profiles: Path | None,
+    output: Path | None,
+    tell: Callable[[AnyCase], None],
+) -> list[dict[str, Any]]:
+    """Measure every case in a process of its own; the rows.
+
+    Args:
+        benchmark: `channels` or `production`, which is also the worker's role.
+        cases: what to measure, those of a pair together.
+        timeout: seconds for each.
+        profiles: a folder for profiles; profiled rows are marked, and no report uses them.
+        output: the file rows are appended to, a pair at a time.
+        tell: called before each case.
+
+    """
+    about = provenance(f"checkpoint_{benchmark}", resolve_git_sha())
+    if profiles is not None:
+        profiles.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    for _, pair in groupby(cases, key=lambda case: case.pair):
+        found = list(_measured(benchmark, list(pair), about, timeout, profiles, tell))
+        cross_validated(found, _DIGESTS[benchmark])
+        if output is not None:
+            append(output, found)
+        rows += found
+    return rows
+
+
+def cross_validated(rows: Sequence[dict[str, Any]], digests: Sequence[str]) -> None:
+    """Fail every row of a pair whose rows, of either mode and any cadence, end differently."""
+    done = [row for row in rows if row["success"]]
+    if len({tuple(row[name] for name in digests) for row in done}) > 1:
+        for row in done:
+            row["success"], row["error"] = False, MISMATCH
+
+
+def _measured(
+    benchmark: str,
+    pair: Sequence[AnyCase],
+    about: dict[str, Any],
+    timeout: float,
+    profiles: Path | None,
+    tell: Callable[[AnyCase], None],
+) -> Iterator[dict[str, Any]]:
+    for case in pair:
+        tell(case)
+        profile = None if profiles is None else str(profiles / f"{case.name}.prof")
+        row = {**about, **case.as_dict(), "profiled": profile is not None}
+        child = Child(benchmark, case, timeout=timeout, profile=profile)
+        try:
+            child.answer()
+            row |= child.finish({}) | {"success": True, "error": None}
+        except ChildError as error:
+            row |= {"success": False, "error": str(error)}
+        finally:
+            child.close()
+        yield row | {"child_process_ms": child.lifetime_ms}

@@ -1,0 +1,57 @@
+"""Selections of cases with a name: what CI checks, and what the docs show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from deerflow_saver.bench.case import SCENARIOS, SIDES, Case, matrix
+from deerflow_saver.bench.sides import REDIS_SIDES, has_redis
+
+__all__ = ["Selection", "quick", "standard"]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Cases, and the sides that each of them has."""
+
+    cases: Sequence[Case]
+    sides: Sequence[str]
+
+
+def quick() -> list[Selection]:
+    """Every scenario on SQLite, and the agent on every backend, as small as they go."""
+    small = {"rounds": 1, "warm_up": 1, "threads": 3}
+    axes = {"turns": (4,), "snapshot_frequencies": (7,)}
+    everything = list(matrix(("sqlite",), tuple(SCENARIOS), axes, **small))
+    others = ("memory", "postgres", "async-sqlite", "async-postgres")
+    writers = {**axes, "writers": (3,)}
+    agents = list(matrix(others, ("agent",), writers, **small))
+    return [Selection([*everything, *agents], _sides())]
+
+
+def standard() -> list[Selection]:
+    """What docs/benchmarks.md shows."""
+    return list(_standard())
+
+
+def _standard() -> Iterator[Selection]:
+    sql = ("sqlite", "postgres")
+    sides, local = _sides(), ("raw", "memory", "alternative")
+    turns = {"turns": (2, 20, 200)}
+    yield Selection(list(matrix(sql, ("agent", "cold"), turns)), sides)
+    yield Selection(list(matrix(sql, ("workers",), {"turns": (20, 200)})), sides)
+    yield Selection(list(matrix(("memory",), ("agent",), turns)), local)
+    yield Selection(list(matrix(sql, ("append",), {"turns": (100, 1000)})), local)
+    reading = ("polling", "paging", "forks", "threads", "long")
+    yield Selection(list(matrix(sql, reading, {})), local)
+    cadences = {"turns": (200,), "snapshot_frequencies": (10, 100)}
+    yield Selection(list(matrix(("sqlite",), ("agent",), cadences)), local)
+    crowd = {"turns": (20,), "writers": (4,)}
+    yield Selection(list(matrix(("postgres",), ("agent",), crowd)), local)
+    large = {"turns": (20,), "payload_bytes": (4096,)}
+    yield Selection(list(matrix(("sqlite",), ("agent",), large)), local)
+
+
+def _sides() -> tuple[str, ...]:
+    return tuple(side for side in SIDES if side not in REDIS_SIDES or has_redis())
