@@ -41,7 +41,7 @@ class Child:
 
     def __init__(self, role: str, work: Any, *, timeout: float, profile: str | None = None) -> None:
         self._left = self._timeout = timeout
-        self._complaints = tempfile.TemporaryFile("w+")
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in _release
         self._lines: queue.Queue[str] = queue.Queue()
         self._began = time.perf_counter()
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package

@@ -49,18 +49,18 @@ def build(kind: Kind, saver: Any, frequency: int, payload_bytes: int) -> Graph:
     reducer = cast("Callable[..., Any]", _messages_delta_reducer)
     channel: DeltaChannel[Any] = DeltaChannel(reducer, snapshot_frequency=frequency)
     state = TypedDict("State", {CHANNEL: Annotated[list[AnyMessage], channel]})  # type: ignore[misc]
-    graph: StateGraph[Any, Any, Any, Any] = StateGraph(state)
+    graph: Any = StateGraph(state)
     if kind == "append":
         graph.add_node("nothing", lambda _: {})
         graph.add_edge(START, "nothing")
-        return graph.compile(checkpointer=saver)
+        return cast("Graph", graph.compile(checkpointer=saver))
     agent = _Agent(payload_bytes)
     graph.add_node("agent", agent.answer)
     graph.add_node("tool", agent.tool)
     graph.add_edge(START, "agent")
     graph.add_conditional_edges("agent", agent.route, ["tool", END])
     graph.add_edge("tool", "agent")
-    return graph.compile(checkpointer=saver)
+    return cast("Graph", graph.compile(checkpointer=saver))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,17 +52,12 @@ def _plots(groups: Sequence[Group], clock: str) -> Iterator[tuple[str, Callable[
             found = [g for g in usual if (g.case.scenario, g.case.backend) == (scenario, backend)]
             if len({g.depth for g in found}) > 1:
                 name = f"{scenario}-{backend}"
-                yield name, lambda figure, found=found: _against_depth(figure, found, clock)
+                yield name, partial(_against_depth, groups=found, clock=clock)
     for field, (label, unit) in _SIZES.items():
         found = [g for g in usual if any(g.value(s, field) is not None for s in g.sides)]
         if found:
             name = field.replace("_", "-")
-            yield (
-                name,
-                lambda figure, found=found, label=label, unit=unit, field=field: _bars(
-                    figure, found, field, label, unit
-                ),
-            )
+            yield name, partial(_bars, groups=found, field=field, label=label, unit=unit)
 
 
 def _against_depth(figure: Any, groups: Sequence[Group], clock: str) -> None:

@@ -16,12 +16,15 @@ ROUND_TRIPS = "redis round trips"
 def counting_round_trips(counts: Counter[str]) -> Iterator[None]:
     """Count in `counts` while the block lasts; without redis-py nothing is counted."""
     try:
-        from redis.asyncio.connection import AbstractConnection as Asynchronous
-        from redis.connection import AbstractConnection as Synchronous
+        from redis.asyncio.connection import AbstractConnection as AsyncConnection
+        from redis.connection import AbstractConnection as SyncConnection
     except ImportError:
         yield
         return
-    sent, asent = Synchronous.send_packed_command, Asynchronous.send_packed_command
+    # Any: redis-py types the one and not the other
+    blocking: Any = SyncConnection
+    awaited: Any = AsyncConnection
+    sent, asent = blocking.send_packed_command, awaited.send_packed_command
 
     def send(self: Any, *args: Any, **kwargs: Any) -> Any:
         counts[ROUND_TRIPS] += 1
@@ -31,10 +34,10 @@ def counting_round_trips(counts: Counter[str]) -> Iterator[None]:
         counts[ROUND_TRIPS] += 1
         return await asent(self, *args, **kwargs)
 
-    Synchronous.send_packed_command = send  # type: ignore[method-assign]
-    Asynchronous.send_packed_command = asend  # type: ignore[method-assign]
+    blocking.send_packed_command = send
+    awaited.send_packed_command = asend
     try:
         yield
     finally:
-        Synchronous.send_packed_command = sent  # type: ignore[method-assign]
-        Asynchronous.send_packed_command = asent  # type: ignore[method-assign]
+        blocking.send_packed_command = sent
+        awaited.send_packed_command = asent

@@ -95,7 +95,8 @@ def done_already(
         return list(cases), []
     rows = [row for row in load([output]) if row.get("success") and not row.get("profiled")]
     there = {row.get("cell"): str(row.get("git_sha")) for row in rows}
-    left, commits = [], set()
+    left: list[Case] = []
+    commits: set[str] = set()
     for case in cases:
         names = [cell_name(case, side) for side in sides if can_run(case, side)]
         if all(name in there for name in names):

@@ -13,7 +13,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base import ChannelVersions, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
@@ -71,7 +71,7 @@ class StoredLine:
         checkpoint = empty_checkpoint()
         checkpoint["id"] = str(uuid6())
         metadata: Any = {"source": "loop", "step": step - 1, "parents": {}}
-        versions = {}
+        versions: ChannelVersions = {}
         if parent is not None:
             self.since += 1
             versions = {CHANNEL: f"{step:032}.0"}

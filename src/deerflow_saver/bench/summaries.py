@@ -194,10 +194,10 @@ def _lines(record: Mapping[str, Any], kind: Kind) -> list[list[str]]:
     counts = [str(record["paired_repetitions"]), str(record["failed_rows"])]
     metrics = [name.removeprefix("full_") for name in record if name.startswith("full_")]
     lines = [[*place, metric, *_values(record, metric), *counts] for metric in metrics]
-    return lines or [[*place, "–", "–", "–", "–", *counts]]
+    return lines or [[*place, "-", "-", "-", "-", *counts]]
 
 
 def _values(record: Mapping[str, Any], metric: str) -> list[str]:
     ratio = record[f"ratio_{metric}"]
     both = [f"{record[f'{mode}_{metric}']:,.2f}" for mode in ("full", "delta")]
-    return [*both, "–" if ratio is None else f"{ratio:.3f}"]
+    return [*both, "-" if ratio is None else f"{ratio:.3f}"]

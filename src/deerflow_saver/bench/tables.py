@@ -76,8 +76,8 @@ def _times(scenario: str, text: str, groups: Sequence[Group], clock: str) -> str
                     _about(group.case),
                     f"{group.depth:,}",
                     metric,
-                    f"{group.quantile('raw', metric, 0.5, clock):.2f}" if raw else "–",
-                    f"{group.quantile('raw', metric, 0.95, clock):.2f}" if raw else "–",
+                    f"{group.quantile('raw', metric, 0.5, clock):.2f}" if raw else "-",
+                    f"{group.quantile('raw', metric, 0.95, clock):.2f}" if raw else "-",
                     *shown,
                     str(aim or ""),
                 ]
@@ -100,7 +100,7 @@ def _numbers(group: Group, side: str, metric: str, clock: str) -> dict[str, Any]
 
 
 def _ratio(found: Ratio | None) -> str:
-    return "–" if found is None else f"{found.value:.2f} ({found.low:.2f} – {found.high:.2f})"
+    return "-" if found is None else f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
 
 
 def _about(case: Case) -> str:
@@ -156,7 +156,7 @@ def _sizes(groups: Sequence[Group]) -> str:
                     group.case.scenario,
                     f"{_about(group.case)}, {group.depth:,} writes",
                     side,
-                    "–" if hit is None else f"{hit:.3f}",
+                    "-" if hit is None else f"{hit:.3f}",
                     _kib(held),
                     _kib(redis),
                     _kib(peak, 2**20),
@@ -169,7 +169,7 @@ def _sizes(groups: Sequence[Group]) -> str:
 
 
 def _kib(value: float | None, unit: int = 2**10) -> str:
-    return "–" if value is None else f"{value / unit:,.0f}"
+    return "-" if value is None else f"{value / unit:,.0f}"
 
 
 def _aims(groups: Sequence[Group], clock: str) -> str:

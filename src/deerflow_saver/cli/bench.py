@@ -28,4 +28,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the subcommand; 1 if a cell failed, or there was nothing to report."""
-    return _COMMANDS[arguments.subcommand].run(arguments)
+    status: int = _COMMANDS[arguments.subcommand].run(arguments)
+    return status

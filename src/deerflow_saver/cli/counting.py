@@ -67,7 +67,7 @@ def _counting(
         if _INSIDE.get():
             return method(self, *args, **kwargs)
         count(name)
-        token = _INSIDE.set(True)  # noqa: FBT003
+        token = _INSIDE.set(True)
         try:
             return method(self, *args, **kwargs)
         finally:
@@ -84,7 +84,7 @@ def _counting_coroutine(
         if _INSIDE.get():
             return await method(self, *args, **kwargs)
         count(name)
-        token = _INSIDE.set(True)  # noqa: FBT003
+        token = _INSIDE.set(True)
         try:
             return await method(self, *args, **kwargs)
         finally:

@@ -141,6 +141,7 @@ class _Conversation:
         """The state, then a page of each size, each cold and warm."""
         async with self._client() as client:
             path = f"/threads/{self.thread_id}"
+            await client.get("/threads/nobody/state")  # what the first request alone pays
             state = await self._reads("state", lambda: client.get(f"{path}/state"))
             self.found["state_wire_sha256"] = wire_digest([state])
             digests = ""

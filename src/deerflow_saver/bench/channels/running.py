@@ -24,7 +24,11 @@ from deerflow_saver.bench.errors import safe_error
 from deerflow_saver.bench.figures import percentile, window_median
 from deerflow_saver.bench.memory import peak_rss_bytes
 from deerflow_saver.channel_mode import with_checkpoint_mode
-from deerflow_saver.state import CheckpointStateAccessor, delta_messages_field, merge_message_writes
+from deerflow_saver.state import (
+    CheckpointStateAccessor,
+    adapt_state_schema_for_mode,
+    merge_message_writes,
+)
 
 __all__ = ["benchmark_message", "work"]
 
@@ -46,8 +50,16 @@ def benchmark_message(number: int, payload_bytes: int) -> AnyMessage:
     return kind("x" * payload_bytes, id=f"bench-message-{number:08}")
 
 
+class _Messages(TypedDict):
+    """The state in full mode."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
 @dataclass
 class _Measured:
+    """One case at work."""
+
     case: ChannelCase
     path: Path | None
     memory: InMemorySaver = field(default_factory=InMemorySaver)
@@ -89,10 +101,9 @@ class _Measured:
 
     def _graph(self, saver: Any) -> Any:
         case = self.case
-        delta = case.mode == "delta"
-        full = Annotated[list[AnyMessage], add_messages]
-        messages = delta_messages_field(case.snapshot_frequency) if delta else full
-        builder: Any = StateGraph(TypedDict("State", {"messages": messages}))  # type: ignore[misc]
+        mode: Any = case.mode
+        schema = adapt_state_schema_for_mode(_Messages, mode, case.snapshot_frequency)
+        builder: Any = StateGraph(schema)
         builder.add_node("nothing", lambda _: {})
         builder.add_edge(START, "nothing")
         return builder.compile(checkpointer=saver)

@@ -21,7 +21,7 @@ class Scenario:
     def prepare(self) -> None:
         """Store what the rounds read; not measured."""
 
-    def round(self, number: int) -> None:
+    def round(self, _number: int, /) -> None:
         """One round; the samples go to the stage's recorder."""
         raise NotImplementedError
 

@@ -37,7 +37,7 @@ class Forks(Scenario):
             self._heads.append(fork.heads[-1])
         self._graph = self.stage.graph(self.kind)
 
-    def round(self, number: int) -> None:
+    def round(self, _number: int, /) -> None:
         """Each head is a sample."""
         for head in self._heads:
             self.read_state("state", self._graph, head)

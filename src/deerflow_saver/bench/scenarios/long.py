@@ -39,7 +39,7 @@ class Long(Scenario):
         for config in (*self._old, self._new):
             self.stage.face.call(self._graph, "get_state", config)
 
-    def round(self, number: int) -> None:
+    def round(self, number: int, /) -> None:
         """An old state, its history alone, and the newest state."""
         old = self._old[number % _TARGETS]
         self.read_state("old state", self._graph, old)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from deerflow_saver.bench.held import held_bytes
@@ -14,13 +15,13 @@ _PAGES = 5
 
 
 class Polling(Scenario):
-    """`get_state` of a head that does not move; at the end, what one read thread costs in memory."""
+    """`get_state` of a head that does not move; at the end, what the thread costs in memory."""
 
     def prepare(self) -> None:
         """Grow the thread."""
         self._thread = self.stage.thread("agent", "polled", self.stage.case.turns)
 
-    def round(self, number: int) -> None:
+    def round(self, _number: int, /) -> None:
         """Two reads."""
         for _ in range(2):
             self.read_state("state", self._thread.graph, self._thread.config)
@@ -47,11 +48,11 @@ class Paging(Scenario):
         head = self.stage.head(self._thread.config)
         self._depth = len(self.stage.history(self.stage.raw, head)["writes"])
 
-    def round(self, number: int) -> None:
+    def round(self, _number: int, /) -> None:
         """Each page is a sample."""
         before = None
         for _ in range(min(_PAGES, self.stage.case.turns * 5 // PAGE)):
-            before = self.stage.recorder.measure("page", lambda before=before: self._page(before))
+            before = self.stage.recorder.measure("page", partial(self._page, before))
 
     def compare(self) -> None:
         """Every state of the first two pages."""

@@ -27,7 +27,7 @@ class Cold(Scenario):
         head = self.stage.head(self._thread.config)
         self._depth = len(self.stage.history(self.stage.raw, head)["writes"])
 
-    def round(self, number: int) -> None:
+    def round(self, number: int, /) -> None:
         """Three first reads."""
         config = self._thread.config
         with self.stage.reopened() as (saver, face):

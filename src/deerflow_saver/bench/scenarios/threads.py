@@ -35,7 +35,7 @@ class Threads(Scenario):
         for config in self._configs:
             self.stage.face.call(self._graph, "get_state", config)
 
-    def round(self, number: int) -> None:
+    def round(self, _number: int, /) -> None:
         """Each draw is a sample."""
         for config in self._chance.choices(self._configs, self._weights, k=_READS):
             self.read_state("state", self._graph, config)

@@ -27,7 +27,7 @@ class Agent(Scenario):
         self._threads: list[Thread] = []
         self._depth = 0
 
-    def round(self, number: int) -> None:
+    def round(self, number: int, /) -> None:
         """The four steps."""
         if number % self._per_thread == 0:
             self._begin(number)

@@ -23,7 +23,7 @@ class Workers(Scenario):
         self._other.answer()  # it is ready
         self._other.ask({"thread": self._thread.config})
 
-    def round(self, number: int) -> None:
+    def round(self, _number: int, /) -> None:
         """Hand over and back."""
         thread = self._thread
         thread.turns += 1
