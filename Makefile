@@ -61,7 +61,7 @@ test-release: $(PAST)/.installed  ## The tests with a past LangGraph, as in RELE
 # What differs between releases is LangGraph and its savers. Left out: random histories and whole processes that race,
 # which take longest, and the benchmark, the demo and the docs, which need one release only.
 SLOW := --ignore=tests/differential --ignore=tests/guard/test_hypothesis.py --ignore=tests/guard/test_races.py \
-	--ignore=tests/guard/test_faults.py --ignore=tests/test_bench.py --ignore=tests/test_cli_demo.py \
+	--ignore=tests/guard/test_faults.py --ignore=tests/bench --ignore=tests/test_cli_demo.py \
 	--ignore=tests/test_docs.py --ignore=tests/test_memory.py
 
 test-lowest:  ## The quicker tests with the lowest LangGraph

@@ -13,15 +13,17 @@ import statistics
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.backends import BACKENDS
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
 from deerflow_saver import CachedHistorySaver
+from deerflow_saver.bench.servers import Servers
+from deerflow_saver.bench.storage import database, open_storage
 
 __all__ = ["main"]
 
@@ -94,14 +96,25 @@ def table(rounds: int) -> str:
         "| saver | state | call | raw, ms | cache only | cache and guard |",
         "|---|---|---|---:|---:|---:|",
     ]
-    for backend, opened in BACKENDS.items():
-        for label, size in SIZES.items():
-            with opened() as saver:
-                for call, medians in measure(saver, size, rounds).items():
-                    raw = medians["raw"]
-                    ratios = " | ".join(f"{medians[s] / raw:.2f} x" for s in ("off", "guarded"))
-                    rows.append(f"| {backend} | {label} | `{call}` | {raw * 1e3:.2f} | {ratios} |")
+    with Servers() as servers:
+        for backend, server in (("sqlite", None), ("postgres", servers.postgres)):
+            for label, size in SIZES.items():
+                rows += _rows(backend, server, label, size, rounds)
     return "\n".join(rows)
+
+
+def _rows(backend: str, server: str | None, label: str, size: int, rounds: int) -> list[str]:
+    with (
+        database(backend, server, None) as address,
+        open_storage(backend, address, Counter()) as opened,
+    ):
+        found = measure(opened.saver, size, rounds)
+    rows = []
+    for call, medians in found.items():
+        raw = medians["raw"]
+        ratios = " | ".join(f"{medians[s] / raw:.2f} x" for s in ("off", "guarded"))
+        rows.append(f"| {backend} | {label} | `{call}` | {raw * 1e3:.2f} | {ratios} |")
+    return rows
 
 
 def main() -> None:

@@ -8,18 +8,23 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from bench.ab import ARMS
-from bench.scenarios import CHANNEL, Thread, grow
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.sqlite import SqliteSaver
 from pytest_benchmark.fixture import BenchmarkFixture
+
+from deerflow_saver import CachedHistorySaver
+from deerflow_saver.bench.conversation import CHANNEL
+from deerflow_saver.bench.face import Face
+from deerflow_saver.bench.sides import make
+from deerflow_saver.bench.stored import StoredLine
 
 Saver = BaseCheckpointSaver[Any]
 DEPTH = 100
 ROUNDS = 50
-every_arm = pytest.mark.parametrize("arm", list(ARMS))
+every_side = pytest.mark.parametrize("side", ["raw", "memory", "alternative"])
 
 
 @pytest.fixture
@@ -30,15 +35,12 @@ def raw(tmp_path: Path) -> Iterator[Saver]:
 
 
 @pytest.fixture
-def thread(raw: Saver) -> Thread:
-    """A thread that the caches have not seen."""
-    return grow(raw, "thread", "root", DEPTH, 0)
-
-
-def _head(raw: Saver, thread: Thread) -> RunnableConfig:
-    found = raw.get_tuple(thread.config)
-    assert found is not None
-    return found.config
+def head(raw: Saver) -> RunnableConfig:
+    """The newest checkpoint of a thread that the caches have not seen."""
+    config: RunnableConfig = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}}
+    line = StoredLine(Face(), raw, config, 1_000_000, 128)
+    line.grow(DEPTH)
+    return line.heads[-1]
 
 
 def _read(saver: Saver, config: RunnableConfig) -> Any:
@@ -50,57 +52,60 @@ def _drop(saver: Saver, config: RunnableConfig) -> None:
     _read(saver, config)
 
 
-def _step(saver: Saver, config: RunnableConfig, number: int) -> RunnableConfig:
-    """A checkpoint after the one of `config`, and a write on it."""
+def _put(saver: Saver, config: RunnableConfig, number: int) -> RunnableConfig:
+    """A checkpoint after the one of `config`."""
+    checkpoint = empty_checkpoint()
+    checkpoint["id"] = str(uuid6())
     version = f"{number:032}"
-    checkpoint = {**empty_checkpoint(), "channel_versions": {CHANNEL: version}}
-    stored = saver.put(
-        config,
-        checkpoint,  # type: ignore[arg-type]
-        {
-            "source": "loop",
-            "step": number,
-            "counters_since_delta_snapshot": {CHANNEL: (number, number)},
-        },
-        {CHANNEL: version},
-    )
-    saver.put_writes(stored, [(CHANNEL, [HumanMessage("hello")])], str(uuid4()))
-    return stored
+    checkpoint["channel_versions"] = {CHANNEL: version}
+    metadata: Any = {
+        "source": "loop",
+        "step": number,
+        "counters_since_delta_snapshot": {CHANNEL: (number, number)},
+    }
+    return saver.put(config, checkpoint, metadata, {CHANNEL: version})
 
 
-@every_arm
+def _step(saver: Saver, config: RunnableConfig, number: int) -> RunnableConfig:
+    """A write on the head, and the checkpoint that applies it."""
+    saver.put_writes(config, [(CHANNEL, [HumanMessage("hello")])], str(uuid4()))
+    return _put(saver, config, number)
+
+
+@every_side
 @pytest.mark.benchmark(group="warm hit")
-def test_warm_hit(benchmark: BenchmarkFixture, raw: Saver, thread: Thread, arm: str) -> None:
+def test_warm_hit(benchmark: BenchmarkFixture, raw: Saver, head: Any, side: str) -> None:
     """The history of a head that was read before."""
-    saver, head = ARMS[arm](raw), _head(raw, thread)
+    saver = make(side, raw)
     _read(saver, head)
-    benchmark.pedantic(lambda: _drop(saver, head), rounds=ROUNDS, warmup_rounds=2)
+    benchmark.pedantic(lambda: _drop(saver, head), rounds=10 * ROUNDS, warmup_rounds=5)
     assert _read(saver, head) == _read(raw, head)
 
 
-@every_arm
+@every_side
 @pytest.mark.benchmark(group="compose: the head moved by three checkpoints")
-def test_compose(benchmark: BenchmarkFixture, raw: Saver, thread: Thread, arm: str) -> None:
+def test_compose(benchmark: BenchmarkFixture, raw: Saver, head: Any, side: str) -> None:
     """Three checkpoints were stored through the saver since the last read."""
-    _moved(benchmark, raw, thread, ARMS[arm](raw), lambda saver: saver)
+    _moved(benchmark, raw, head, make(side, raw), lambda saver: saver)
 
 
-@every_arm
+@every_side
 @pytest.mark.benchmark(group="catch up: three checkpoints by another process")
-def test_catch_up(benchmark: BenchmarkFixture, raw: Saver, thread: Thread, arm: str) -> None:
+def test_catch_up(benchmark: BenchmarkFixture, raw: Saver, head: Any, side: str) -> None:
     """Three checkpoints were stored behind the cache since the last read."""
-    _moved(benchmark, raw, thread, ARMS[arm](raw), lambda _: raw)
+    _moved(benchmark, raw, head, make(side, raw), lambda _: raw)
 
 
 def _moved(
     benchmark: BenchmarkFixture,
     raw: Saver,
-    thread: Thread,
+    head: RunnableConfig,
     saver: Saver,
     writer: Callable[[Saver], Saver],
 ) -> None:
-    heads = [_head(raw, thread)]
-    _read(saver, heads[-1])
+    heads = [head]
+    _read(saver, head)
+    saver.get_tuple(head)  # as a run does before it writes on a head
 
     def move() -> tuple[tuple[RunnableConfig], dict[str, Any]]:
         for _ in range(3):
@@ -108,18 +113,17 @@ def _moved(
         saver.get_tuple(heads[-1])
         return (heads[-1],), {}
 
-    benchmark.pedantic(lambda head: _drop(saver, head), setup=move, rounds=ROUNDS)
+    benchmark.pedantic(lambda config: _drop(saver, config), setup=move, rounds=ROUNDS)
     assert _read(saver, heads[-1]) == _read(raw, heads[-1])
 
 
-@every_arm
+@every_side
 @pytest.mark.benchmark(group="walk: a new cache")
-def test_walk(benchmark: BenchmarkFixture, raw: Saver, thread: Thread, arm: str) -> None:
+def test_walk(benchmark: BenchmarkFixture, raw: Saver, head: Any, side: str) -> None:
     """What a restarted process pays."""
-    head = _head(raw, thread)
 
     def restart() -> tuple[tuple[Saver], dict[str, Any]]:
-        saver = ARMS[arm](raw)
+        saver = make(side, raw)
         saver.get_tuple(head)
         return (saver,), {}
 
@@ -127,28 +131,64 @@ def test_walk(benchmark: BenchmarkFixture, raw: Saver, thread: Thread, arm: str)
     assert answer == _read(raw, head)
 
 
-@every_arm
+@every_side
 @pytest.mark.benchmark(group="proxy: get_tuple")
-def test_get_tuple(benchmark: BenchmarkFixture, raw: Saver, thread: Thread, arm: str) -> None:
+def test_get_tuple(benchmark: BenchmarkFixture, raw: Saver, head: Any, side: str) -> None:
     """What a pass-through call pays, learning included."""
-    saver, head = ARMS[arm](raw), _head(raw, thread)
+    saver = make(side, raw)
     answer = benchmark.pedantic(lambda: saver.get_tuple(head), rounds=10 * ROUNDS, warmup_rounds=5)
     assert answer == raw.get_tuple(head)
 
 
-@every_arm
+@every_side
+@pytest.mark.benchmark(group="proxy: an attribute")
+def test_attribute(benchmark: BenchmarkFixture, raw: Saver, side: str) -> None:
+    """What the proxy alone pays: an attribute that it passes on."""
+    saver = make(side, raw)
+    serde = benchmark.pedantic(lambda: saver.serde, rounds=10 * ROUNDS, warmup_rounds=5)
+    assert type(serde) is type(raw.serde)
+
+
+@every_side
 @pytest.mark.benchmark(group="put_writes")
-def test_put_writes(benchmark: BenchmarkFixture, raw: Saver, thread: Thread, arm: str) -> None:
+def test_put_writes(benchmark: BenchmarkFixture, raw: Saver, head: Any, side: str) -> None:
     """One message on the head, recording included."""
-    saver = ARMS[arm](raw)
-    _read(saver, _head(raw, thread))
-    head = _step(saver, _head(raw, thread), DEPTH)
+    saver = make(side, raw)
+    _read(saver, head)
+    saver.get_tuple(head)
+    newest = _step(saver, head, DEPTH)
     writes = [(CHANNEL, [HumanMessage("hello")])]
     benchmark.pedantic(
-        lambda task: saver.put_writes(head, writes, task),
+        lambda task: saver.put_writes(newest, writes, task),
         setup=lambda: ((str(uuid4()),), {}),
         rounds=10 * ROUNDS,
     )
-    stored = raw.get_tuple(head)
+    stored = raw.get_tuple(newest)
     assert stored is not None
-    assert len(stored.pending_writes or ()) == 10 * ROUNDS + 1
+    assert len(stored.pending_writes or ()) == 10 * ROUNDS
+
+
+@pytest.mark.parametrize("guard", ["none", "off", "observe", "refuse"])
+@pytest.mark.benchmark(group="guard check: put")
+def test_guard_check(benchmark: BenchmarkFixture, raw: Saver, head: Any, guard: str) -> None:
+    """A checkpoint on the head: through no wrapper, and under each policy."""
+    saver = raw if guard == "none" else make("memory", raw, guard=guard)
+    heads = [head]
+
+    def put() -> None:
+        heads.append(_put(saver, heads[-1], DEPTH + len(heads)))
+
+    benchmark.pedantic(put, rounds=4 * ROUNDS, warmup_rounds=5)
+    assert len(list(raw.list({"configurable": {"thread_id": "thread"}}))) == DEPTH + len(heads)
+
+
+@pytest.mark.parametrize("hook", ["unset", "set"])
+@pytest.mark.benchmark(group="event hook: a warm hit")
+def test_event_hook(benchmark: BenchmarkFixture, raw: Saver, head: Any, hook: str) -> None:
+    """What telling each read costs."""
+    told: list[Any] = []
+    on_event = told.append if hook == "set" else None
+    saver = CachedHistorySaver(raw, guard="off", on_event=on_event)
+    _read(saver, head)
+    benchmark.pedantic(lambda: _drop(saver, head), rounds=20 * ROUNDS, warmup_rounds=5)
+    assert len(told) == (20 * ROUNDS + 6 if hook == "set" else 0)

@@ -104,9 +104,7 @@ class Child:
 
     def close(self) -> None:
         """Let it end, and make sure that it has."""
-        with suppress(BrokenPipeError):
-            if self._process.stdin is not None:
-                self._process.stdin.close()
+        self._hang_up()
         try:
             self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
@@ -157,7 +155,13 @@ class Child:
         message = f"child process returned {self._process.returncode} without a result"
         return f"{message}: {safe_error(self._said)}" if self._said else message
 
+    def _hang_up(self) -> None:
+        if self._process.stdin is not None:
+            with suppress(OSError):  # nobody may be there to read what is left
+                self._process.stdin.close()
+
     def _release(self) -> None:
+        self._hang_up()
         self._reader.join()
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -23,11 +23,19 @@ def quick() -> list[Selection]:
     """Every scenario on SQLite, and the agent on every backend, as small as they go."""
     small = {"rounds": 1, "warm_up": 1, "threads": 3}
     axes = {"turns": (4,), "snapshot_frequencies": (7,)}
-    everything = list(matrix(("sqlite",), tuple(SCENARIOS), axes, **small))
+    # Each side of these two starts a process, which takes a second or two.
+    spawning = ("cold", "workers")
+    alone = [name for name in SCENARIOS if name not in spawning]
     others = ("memory", "postgres", "async-sqlite", "async-postgres")
-    writers = {**axes, "writers": (3,)}
-    agents = list(matrix(others, ("agent",), writers, **small))
-    return [Selection([*everything, *agents], _sides())]
+    agents = matrix(others, ("agent",), {**axes, "writers": (3,)}, **small)
+    sides = _sides()
+    return [
+        Selection([*matrix(("sqlite",), alone, axes, **small), *agents], sides),
+        Selection(
+            list(matrix(("sqlite",), spawning, axes, **small)),
+            [side for side in sides if side in {"raw", "memory", "two-tier"}],
+        ),
+    ]
 
 
 def standard() -> list[Selection]:
