@@ -54,4 +54,4 @@ def has_redis() -> bool:
 
 
 def _tiers(side: str, url: str) -> str:
-    return url if side == "two-tier" else f"{url}?bytes=0"
+    return url if side == "two-tier" else f"{url}?bytes=1"
