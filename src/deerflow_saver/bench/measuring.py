@@ -12,7 +12,7 @@ from deerflow_saver.bench import scenarios
 from deerflow_saver.bench.case import Case
 from deerflow_saver.bench.memory import peak_rss_bytes
 from deerflow_saver.bench.round_trips import counting_round_trips
-from deerflow_saver.bench.sides import REDIS_SIDES
+from deerflow_saver.bench.sides import REDIS_SIDES, policy
 from deerflow_saver.bench.stage import Cell, Stage, stage
 from deerflow_saver.bench.stored_bytes import redis_bytes
 
@@ -79,6 +79,7 @@ def _found(opened: Stage, before: Counter[str]) -> dict[str, Any]:
         "hit_ratio": None,
         "redis_bytes": None,
         "saver": type(opened.raw).__name__,
+        "policy": policy(opened.cell.side, opened.case.guard),
     }
     if hasattr(opened.saver, "cache_info"):
         info = opened.saver.cache_info().as_dict()

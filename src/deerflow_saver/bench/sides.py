@@ -9,7 +9,7 @@ from deerflow_saver import CachedHistorySaver
 from deerflow_saver.bench.alternative import AncestorCache
 from deerflow_saver.cli.errors import UsageError
 
-__all__ = ["REDIS_SIDES", "has_redis", "make", "opener"]
+__all__ = ["REDIS_SIDES", "has_redis", "make", "opener", "policy"]
 
 REDIS_SIDES = frozenset({"redis", "two-tier"})
 
@@ -29,10 +29,18 @@ def make(side: str, raw: Any, *, guard: str = "off", redis: str = "", prefix: st
         return raw
     if side == "alternative":
         return AncestorCache(raw)
+    kept: Any = policy(side, guard)
     if side == "memory":
-        return CachedHistorySaver(raw, guard=guard)  # type: ignore[arg-type]
-    cache = opener()(_tiers(side, redis))
-    return CachedHistorySaver(raw, cache, key_prefix=prefix, guard=guard)  # type: ignore[arg-type]
+        return CachedHistorySaver(raw, guard=kept)
+    return CachedHistorySaver(raw, opener()(_tiers(side, redis)), key_prefix=prefix, guard=kept)
+
+
+def policy(side: str, guard: str) -> str:
+    """The guard's policy on a side: with Redis always `refuse`.
+
+    Workers share only what no late write can make wrong, and that is what the guard refuses.
+    """
+    return "refuse" if side in REDIS_SIDES else guard
 
 
 def opener() -> Any:
@@ -54,4 +62,5 @@ def has_redis() -> bool:
 
 
 def _tiers(side: str, url: str) -> str:
+    """With room for one byte, this process's memory keeps nothing from one read to the next."""
     return url if side == "two-tier" else f"{url}?bytes=1"
