@@ -15,8 +15,9 @@ NEVER = 1_000_000
 BACKENDS = ("memory", "sqlite", "postgres", "async-sqlite", "async-postgres", "own")
 """`own` is the saver that `--saver module:factory` names."""
 
-SIDES = ("raw", "memory", "redis", "two-tier", "alternative")
-"""The raw saver; the wrapper with each of its caches; the published alternative's algorithm."""
+SIDES = ("raw", "memory", "two-tier", "alternative")
+"""The raw saver; the wrapper, with its memory alone and with Redis behind it; the published
+alternative's algorithm. What Redis alone gives is the first read of a new cache: `cold`."""
 
 SCENARIOS: Mapping[str, str] = {
     "agent": "an agent's turns: a plan, two parallel tools, an answer; five checkpoints each",

@@ -13,7 +13,7 @@ from deerflow_saver.cli.errors import needs
 
 __all__ = ["write_plots"]
 
-_COLOURS = dict(zip(SIDES, ("#444444", "#1f77b4", "#9467bd", "#2ca02c", "#d62728"), strict=True))
+_COLOURS = dict(zip(SIDES, ("#444444", "#1f77b4", "#2ca02c", "#d62728"), strict=True))
 _DEEP = ("agent", "append", "cold", "workers", "paging", "polling")
 """Scenarios whose cases differ in depth."""
 _SIZES = {

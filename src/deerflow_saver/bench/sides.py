@@ -11,7 +11,7 @@ from deerflow_saver.cli.errors import UsageError
 
 __all__ = ["REDIS_SIDES", "has_redis", "make", "opener", "policy"]
 
-REDIS_SIDES = frozenset({"redis", "two-tier"})
+REDIS_SIDES = frozenset({"two-tier"})
 
 
 def make(side: str, raw: Any, *, guard: str = "off", redis: str = "", prefix: str = "") -> Any:
@@ -32,7 +32,7 @@ def make(side: str, raw: Any, *, guard: str = "off", redis: str = "", prefix: st
     kept: Any = policy(side, guard)
     if side == "memory":
         return CachedHistorySaver(raw, guard=kept)
-    return CachedHistorySaver(raw, opener()(_tiers(side, redis)), key_prefix=prefix, guard=kept)
+    return CachedHistorySaver(raw, opener()(redis), key_prefix=prefix, guard=kept)
 
 
 def policy(side: str, guard: str) -> str:
@@ -59,8 +59,3 @@ def opener() -> Any:
 def has_redis() -> bool:
     """Whether this version has a cache in Redis."""
     return hasattr(deerflow_saver, "open_cache")
-
-
-def _tiers(side: str, url: str) -> str:
-    """With room for one byte, this process's memory keeps nothing from one read to the next."""
-    return url if side == "two-tier" else f"{url}?bytes=1"
