@@ -37,7 +37,8 @@ def counts() -> Counter[str]:
 @pytest.fixture
 def opened(tmp_path: Path, counts: Counter[str]) -> Iterator[Saver]:
     path = str(tmp_path / "checkpoints.sqlite")
-    with counted(SqliteSaver, counts).from_conn_string(path) as saver:
+    with counted(SqliteSaver).from_conn_string(path) as saver:
+        count_on(saver, counts)
         yield saver
 
 
@@ -118,6 +119,16 @@ def test_a_counting_saver_is_treated_as_the_saver_it_is(
     assert counts == {"get_tuple": 2}
 
 
+def test_a_second_saver_of_a_class_is_no_news_to_the_wrapper(counts: Counter[str]) -> None:
+    first, second = counted(InMemorySaver)(), counted(InMemorySaver)()
+    assert type(first) is type(second)
+    count_on(first, counts)
+    second.get_tuple(CONFIG)
+    assert counts == {}
+    first.get_tuple(CONFIG)
+    assert counts == {"get_tuple": 1}
+
+
 def test_calls_are_counted_on_a_saver_that_exists_already(counts: Counter[str]) -> None:
     saver = InMemorySaver()
     assert count_on(saver, counts)
@@ -129,10 +140,12 @@ def test_calls_are_counted_on_a_saver_that_exists_already(counts: Counter[str]) 
 async def test_calls_on_the_async_face_are_counted_once(
     counts: Counter[str], tmp_path: Path
 ) -> None:
-    memory = counted(InMemorySaver, counts)()
+    memory = counted(InMemorySaver)()
+    count_on(memory, counts)
     await memory.aget_tuple(CONFIG)  # which calls get_tuple
     path = str(tmp_path / "checkpoints.sqlite")
-    async with counted(AsyncSqliteSaver, counts).from_conn_string(path) as saver:
+    async with counted(AsyncSqliteSaver).from_conn_string(path) as saver:
+        count_on(saver, counts)
         assert traits_of(saver).kind == "storage"
         await saver.aget_tuple(CONFIG)
         assert [row async for row in saver.alist(CONFIG)] == []

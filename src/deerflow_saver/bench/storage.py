@@ -95,7 +95,8 @@ def _own(name: str, counts: Counter[str]) -> Iterator[Opened]:
 def _async(backend: str, address: str, counts: Counter[str], stack: ExitStack) -> Opened:
     runner = stack.enter_context(asyncio.Runner())
     cls = _async_class(backend)
-    saver = runner.run(_entered(counted(cls, counts).from_conn_string(address), stack, runner))
+    saver = runner.run(_entered(counted(cls).from_conn_string(address), stack, runner))
+    count_on(saver, counts)
     return Opened(saver, Face(runner))
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from deerflow_saver.cli.counting import counted
+from deerflow_saver.cli.counting import count_on, counted
 from deerflow_saver.cli.errors import needs
 from deerflow_saver.cli.postgres import fresh_database, server
 
@@ -52,19 +52,22 @@ def open_saver(
     """A raw saver with a connection of its own; opening a place again is a restart."""
     counts = Counter() if counts is None else counts
     if place.backend == "memory":
-        saver = counted(InMemorySaver, counts)()
+        saver = counted(InMemorySaver)()
+        count_on(saver, counts)
         for part in ("storage", "writes", "blobs"):
             setattr(saver, part, getattr(place.address, part))
         yield saver
     elif place.backend == "sqlite":
         from langgraph.checkpoint.sqlite import SqliteSaver
 
-        with counted(SqliteSaver, counts).from_conn_string(place.address) as sqlite:
+        with counted(SqliteSaver).from_conn_string(place.address) as sqlite:
             sqlite.setup()
+            count_on(sqlite, counts)
             yield sqlite
     else:
         from langgraph.checkpoint.postgres import PostgresSaver
 
-        with counted(PostgresSaver, counts).from_conn_string(place.address) as postgres:
+        with counted(PostgresSaver).from_conn_string(place.address) as postgres:
             postgres.setup()
+            count_on(postgres, counts)
             yield postgres
