@@ -11,6 +11,9 @@ from deerflow_saver.bench.sides import REDIS_SIDES, has_redis
 __all__ = ["Selection", "quick", "standard"]
 
 
+_SHARED = ("raw", "two-tier")
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Cases, and the sides that each of them has."""
@@ -49,6 +52,8 @@ def _standard() -> Iterator[Selection]:
     turns = {"turns": (2, 20, 200)}
     yield Selection(list(matrix(sql, ("agent", "cold"), turns)), sides)
     yield Selection(list(matrix(sql, ("workers",), {"turns": (20, 200)})), sides)
+    if has_redis():
+        yield Selection(list(matrix(("sqlite",), ("workers",), {"turns": (1000,)})), _SHARED)
     yield Selection(list(matrix(("memory",), ("agent",), turns)), local)
     yield Selection(list(matrix(sql, ("append",), {"turns": (100, 1000)})), local)
     reading = ("polling", "paging", "forks", "threads", "long")

@@ -16,6 +16,8 @@ from deerflow_saver.bench.tables import markdown
 __all__ = ["CHANNELS", "PRODUCTION", "Kind", "as_csv", "summarised", "summary_tables"]
 
 Row = Mapping[str, Any]
+_WHOLE = 100
+"""From here on a table shows no fractions."""
 NOTHING = "(no comparable full/delta pairs)"
 
 
@@ -182,22 +184,33 @@ def _is_number(value: Any) -> bool:
 
 
 def _table(records: Sequence[Mapping[str, Any]], kind: Kind) -> str:
-    """A line per group and metric: the page is narrower than the records."""
-    names = [name.replace("_", " ") for name in kind.group]
-    header = [*names, "metric", "full", "delta", "delta ÷ full", "pairs", "failed"]
-    rows = [line for record in records for line in _lines(record, kind)]
-    return markdown(header, rows, len(names) + 1)
+    """A line per group; a cell is the median of full and that of delta."""
+    metrics = list(
+        dict.fromkeys(name[5:] for r in records for name in r if name.startswith("full_"))
+    )
+    names = [*kind.group, *metrics, "pairs", "failed"]
+    rows = [
+        [
+            *(str(record[name]) for name in kind.group),
+            *(_both(record, metric) for metric in metrics),
+            str(record["paired_repetitions"]),
+            str(record["failed_rows"]),
+        ]
+        for record in records
+    ]
+    legend = "Full state → delta channels, medians."
+    header = [name.replace("_", " ") for name in names]
+    return f"{legend}\n\n" + markdown(header, rows, len(kind.group))
 
 
-def _lines(record: Mapping[str, Any], kind: Kind) -> list[list[str]]:
-    place = [str(record[name]) for name in kind.group]
-    counts = [str(record["paired_repetitions"]), str(record["failed_rows"])]
-    metrics = [name.removeprefix("full_") for name in record if name.startswith("full_")]
-    lines = [[*place, metric, *_values(record, metric), *counts] for metric in metrics]
-    return lines or [[*place, "-", "-", "-", "-", *counts]]
+def _both(record: Mapping[str, Any], metric: str) -> str:
+    if f"full_{metric}" not in record:
+        return "-"
+    return " → ".join(_short(record[f"{mode}_{metric}"]) for mode in ("full", "delta"))
 
 
-def _values(record: Mapping[str, Any], metric: str) -> list[str]:
-    ratio = record[f"ratio_{metric}"]
-    both = [f"{record[f'{mode}_{metric}']:,.2f}" for mode in ("full", "delta")]
-    return [*both, "-" if ratio is None else f"{ratio:.3f}"]
+def _short(value: float) -> str:
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= 10 * unit:
+            return f"{value / unit:.0f} {letter}"
+    return f"{value:,.0f}" if abs(value) >= _WHOLE else f"{value:.3g}"

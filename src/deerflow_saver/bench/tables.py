@@ -13,6 +13,7 @@ from deerflow_saver.bench.round_trips import ROUND_TRIPS
 
 __all__ = ["ab_records", "ab_tables", "markdown"]
 
+_ABOUT_SIZES = ("polling", "threads", "workers")
 _READS = ("get_tuple", "get_delta_channel_history", "list", ROUND_TRIPS)
 
 
@@ -117,19 +118,22 @@ def _about(case: Case) -> str:
 
 
 def _calls(groups: Sequence[Group]) -> str:
-    rows = []
+    """Of each scenario and saver the longest threads: calls hardly depend on the length."""
+    longest: dict[tuple[str, str], Group] = {}
     for group in groups:
-        for metric in group.metrics:
-            shown = [_shown(group.calls(side, metric)) for side in group.sides]
-            named = dict(zip(group.sides, shown, strict=True))
-            rows.append(
-                [
-                    group.case.scenario,
-                    f"{_about(group.case)}, {group.depth:,} writes",
-                    metric,
-                    *(named.get(side, "") for side in SIDES),
-                ]
-            )
+        place = group.case.scenario, _about(group.case)
+        if group.rows and (place not in longest or longest[place].depth < group.depth):
+            longest[place] = group
+    rows = [
+        [
+            scenario,
+            f"{about}, {group.depth:,} writes",
+            metric,
+            *(_shown(group.calls(s, metric)) if s in group.sides else "" for s in SIDES),
+        ]
+        for (scenario, about), group in longest.items()
+        for metric in group.metrics
+    ]
     if not rows:
         return ""
     legend = "`get_tuple` + histories + `list` that reach the saver; after the bar, Redis."
@@ -143,29 +147,28 @@ def _shown(calls: Mapping[str, float]) -> str:
 
 
 def _sizes(groups: Sequence[Group]) -> str:
-    rows = []
-    for group in groups:
-        for side in group.sides:
-            values = [
-                group.value(side, name)
-                for name in ("hit_ratio", "held_bytes", "redis_bytes", "peak_rss_bytes")
-            ]
-            hit, held, redis, peak = values
-            rows.append(
-                [
-                    group.case.scenario,
-                    f"{_about(group.case)}, {group.depth:,} writes",
-                    side,
-                    "-" if hit is None else f"{hit:.3f}",
-                    _kib(held),
-                    _kib(redis),
-                    _kib(peak, 2**20),
-                ]
-            )
+    """What the scenarios that are about it show; the plots have the others' processes."""
+    rows = [
+        [group.case.scenario, f"{_about(group.case)}, {group.depth:,} writes", side, *values]
+        for group in groups
+        for side in group.sides
+        if group.case.scenario in _ABOUT_SIZES
+        for values in [_numbers_of(group, side)]
+    ]
     if not rows:
         return ""
     header = ["scenario", "case", "side", "hits", "thread KiB", "Redis KiB", "process MiB"]
     return "### Hit ratio, bytes and memory\n\n" + markdown(header, rows, 3)
+
+
+def _numbers_of(group: Group, side: str) -> list[str]:
+    hits = group.value(side, "hit_ratio")
+    return [
+        "-" if hits is None else f"{hits:.3f}",
+        _kib(group.value(side, "held_bytes")),
+        _kib(group.value(side, "redis_bytes")),
+        _kib(group.value(side, "peak_rss_bytes"), 2**20),
+    ]
 
 
 def _kib(value: float | None, unit: int = 2**10) -> str:
