@@ -10,11 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bench.scenarios import CHANNEL, grow
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from deerflow_saver import CachedHistorySaver
+from deerflow_saver.bench.conversation import CHANNEL
+from deerflow_saver.bench.face import Face
+from deerflow_saver.bench.stored import StoredLine
 from deerflow_saver.events import OnEvent
 from deerflow_saver.instrumentation import EventLogger, OpenTelemetryMetrics, PrometheusMetrics
 
@@ -46,9 +49,10 @@ HOOKS: dict[str, Callable[[], OnEvent | None]] = {
 def test_hook(benchmark: BenchmarkFixture, hook: str) -> None:
     """The history of a head that was read before."""
     raw: Any = InMemorySaver()
-    thread = grow(raw, "thread", "root", 20, 0)
+    thread: RunnableConfig = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}}
+    StoredLine(Face(), raw, thread, 1_000_000, 128).grow(20)
     saver: Any = CachedHistorySaver(raw, on_event=HOOKS[hook]())
-    head = saver.get_tuple(thread.config).config
+    head = saver.get_tuple(thread).config
 
     def read() -> None:
         saver.get_delta_channel_history(config=head, channels=[CHANNEL])

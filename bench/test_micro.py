@@ -15,7 +15,6 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.sqlite import SqliteSaver
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from deerflow_saver import CachedHistorySaver
 from deerflow_saver.bench.conversation import CHANNEL
 from deerflow_saver.bench.face import Face
 from deerflow_saver.bench.sides import make
@@ -180,15 +179,3 @@ def test_guard_check(benchmark: BenchmarkFixture, raw: Saver, head: Any, guard: 
 
     benchmark.pedantic(put, rounds=4 * ROUNDS, warmup_rounds=5)
     assert len(list(raw.list({"configurable": {"thread_id": "thread"}}))) == DEPTH + len(heads)
-
-
-@pytest.mark.parametrize("hook", ["unset", "set"])
-@pytest.mark.benchmark(group="event hook: a warm hit")
-def test_event_hook(benchmark: BenchmarkFixture, raw: Saver, head: Any, hook: str) -> None:
-    """What telling each read costs."""
-    told: list[Any] = []
-    on_event = told.append if hook == "set" else None
-    saver = CachedHistorySaver(raw, guard="off", on_event=on_event)
-    _read(saver, head)
-    benchmark.pedantic(lambda: _drop(saver, head), rounds=20 * ROUNDS, warmup_rounds=5)
-    assert len(told) == (20 * ROUNDS + 6 if hook == "set" else 0)
