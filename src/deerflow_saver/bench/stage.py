@@ -20,7 +20,8 @@ from deerflow_saver.bench.digests import Digest, Mismatch
 from deerflow_saver.bench.face import Face
 from deerflow_saver.bench.recording import Recorder
 from deerflow_saver.bench.sides import make
-from deerflow_saver.bench.storage import Opened, open_storage
+from deerflow_saver.bench.storage import Opened, open_storage, without_durability
+from deerflow_saver.bench.stored import StoredLine
 from deerflow_saver.cli.comparing import exact, first_difference
 
 __all__ = ["Cell", "Stage", "stage"]
@@ -81,6 +82,16 @@ class Stage:
         thread = self._over(kind, grower, config)
         thread.grow(turns)
         return thread if grower is self.saver else self._over(kind, self.saver, config, turns)
+
+    def stored_line(self, name: object, steps: int) -> StoredLine:
+        """A new thread of that many checkpoints, stored through the raw saver."""
+        case = self.case
+        line = StoredLine(
+            self.face, self.raw, self.config(name), case.snapshot_frequency, case.payload_bytes
+        )
+        with without_durability(self.raw):
+            line.grow(steps)
+        return line
 
     def another(self, raw: Any = None) -> Any:
         """A saver of the same side with nothing cached in this process."""

@@ -8,6 +8,7 @@ benchmark made there are deleted again.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
@@ -26,7 +27,7 @@ from deerflow_saver.cli.postgres import fresh_database
 from deerflow_saver.doctor.capabilities import faces
 from deerflow_saver.doctor.opening import CannotOpenError, opened
 
-__all__ = ["Opened", "database", "open_storage"]
+__all__ = ["Opened", "database", "open_storage", "without_durability"]
 
 EXTRA = "bench"
 
@@ -79,6 +80,21 @@ def open_storage(backend: str, address: Any, counts: Counter[str]) -> Iterator[O
         place = Place(backend, address or InMemorySaver())
         with open_saver(place, counts) as saver:
             yield Opened(saver, Face())
+
+
+@contextmanager
+def without_durability(saver: Any) -> Iterator[None]:
+    """Let SQLite not wait for the disk meanwhile: what is stored is read by this run alone."""
+    connection = getattr(saver, "conn", None)
+    if not isinstance(connection, sqlite3.Connection):
+        yield
+        return
+    (before,) = connection.execute("PRAGMA synchronous").fetchone()
+    connection.execute("PRAGMA synchronous = OFF")
+    try:
+        yield
+    finally:
+        connection.execute(f"PRAGMA synchronous = {before}")
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from typing import Any
 
 from deerflow_saver.bench.conversation import Kind
 from deerflow_saver.bench.scenarios.base import Scenario
-from deerflow_saver.bench.stored import StoredLine
 
 __all__ = ["Forks"]
 
@@ -22,14 +21,7 @@ class Forks(Scenario):
     def prepare(self) -> None:
         """Store the line, then branch by branch."""
         case = self.stage.case
-        line = StoredLine(
-            self.stage.face,
-            self.stage.raw,
-            self.stage.config("forked"),
-            case.snapshot_frequency,
-            case.payload_bytes,
-        )
-        line.grow(case.turns)
+        line = self.stage.stored_line("forked", case.turns)
         self._heads = [line.heads[-1]]
         for branch in range(1, BRANCHES):
             fork = line.fork(max(1, case.turns * branch // BRANCHES))

@@ -6,7 +6,6 @@ from typing import Any
 
 from deerflow_saver.bench.conversation import Kind
 from deerflow_saver.bench.scenarios.base import Scenario
-from deerflow_saver.bench.stored import StoredLine
 
 __all__ = ["Long"]
 
@@ -21,14 +20,7 @@ class Long(Scenario):
     def prepare(self) -> None:
         """Store the thread."""
         case = self.stage.case
-        line = StoredLine(
-            self.stage.face,
-            self.stage.raw,
-            self.stage.config("long"),
-            case.snapshot_frequency,
-            case.payload_bytes,
-        )
-        line.grow(case.turns)
+        line = self.stage.stored_line("long", case.turns)
         self._graph = self.stage.graph(self.kind)
         step = max(1, case.turns // 10 // _TARGETS)
         # Just before a snapshot, where a walk is longest.

@@ -7,7 +7,6 @@ from typing import Any
 
 from deerflow_saver.bench.conversation import Kind
 from deerflow_saver.bench.scenarios.base import Scenario
-from deerflow_saver.bench.stored import StoredLine
 
 __all__ = ["Threads"]
 
@@ -24,13 +23,9 @@ class Threads(Scenario):
         """Store the threads."""
         case = self.stage.case
         self._chance = random.Random(case.seed)  # noqa: S311 - the same draws on every side
-        self._configs = [self.stage.config(number) for number in range(case.threads)]
+        lines = [self.stage.stored_line(number, case.turns) for number in range(case.threads)]
+        self._configs = [line.config for line in lines]
         self._weights = [1 / rank**EXPONENT for rank in range(1, case.threads + 1)]
-        for config in self._configs:
-            line = StoredLine(
-                self.stage.face, self.stage.raw, config, case.snapshot_frequency, case.payload_bytes
-            )
-            line.grow(case.turns)
         self._graph = self.stage.graph(self.kind)
         for config in self._configs:
             self.stage.face.call(self._graph, "get_state", config)
