@@ -16,11 +16,13 @@ from deerflow_saver.bench.case import SCENARIOS, Case
 from deerflow_saver.bench.child import Child
 from deerflow_saver.bench.errors import ChildError
 from deerflow_saver.bench.lockstep import MISMATCH, Outcome, mismatched, run_case
+from deerflow_saver.bench.round_trips import ROUND_TRIPS
 from deerflow_saver.bench.rows import GIT_SHA_VARIABLE, load
 from deerflow_saver.bench.running import Run, cell_name, done_already
 from deerflow_saver.bench.servers import Servers
-from deerflow_saver.bench.sides import make
+from deerflow_saver.bench.sides import has_redis, make
 from deerflow_saver.bench.stage import Cell
+from deerflow_saver.cli.__main__ import main
 
 SIDES = ("raw", "memory", "alternative")
 OWN = """
@@ -246,3 +248,24 @@ def test_a_cell_that_was_measured_again_counts_once(tmp_path: Path) -> None:
     assert row["input"] == 0
     both = load([output, output])
     assert [row["input"] for row in both] == [0, 1]
+
+
+@pytest.mark.skipif(not has_redis(), reason="this version has no cache in Redis")
+def test_workers_meet_in_redis(servers: Servers) -> None:
+    raw, shared = here(small("workers"), servers, ("raw", "two-tier"))
+    assert [raw.error, shared.error] == [None, None]
+    assert shared.figures["policy"] == "refuse"
+    first = shared.figures["metrics"]["first read"]["calls"]
+    assert first[ROUND_TRIPS] == 1
+    assert first["get_tuple"] == 1
+    assert "get_delta_channel_history" not in first
+    assert shared.figures["redis_bytes"] > 0
+    assert shared.figures["serialised_write_bytes"] > 0
+    assert raw.figures["redis_bytes"] is None
+
+
+@pytest.mark.skipif(has_redis(), reason="this version has a cache in Redis")
+def test_a_side_that_cannot_be_had_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["bench", "ab", "--backends", "sqlite", "--sides", "raw,two-tier", "--turns", "2"]
+    assert main(command) == 2
+    assert "no Redis cache" in capsys.readouterr().err

@@ -97,6 +97,18 @@ def test_a_stored_line_reads_as_the_thread_a_graph_would_have_stored(
     assert len(entry["writes"]) == (20 % 7 if frequency == 7 else 20)
 
 
+def test_a_compacted_line_knows_what_came_after(opened: Saver) -> None:
+    line = StoredLine(Face(), opened, CONFIG, 7, 40, compacted_every=5)
+    line.grow(18)
+    assert [message.id for message in line.messages] == [
+        f"message-{number:08}" for number in (15, 16, 17, 18)
+    ]
+    for saver in (opened, CachedHistorySaver(opened)):
+        graph = build("append", saver, 7, 40)
+        assert graph.get_state(CONFIG).values[CHANNEL] == line.messages
+        assert len(graph.get_state(line.heads[14]).values[CHANNEL]) == 5
+
+
 def test_a_fork_of_a_stored_line_has_messages_of_its_own(opened: Saver) -> None:
     line = StoredLine(Face(), opened, CONFIG, NEVER, 40)
     line.grow(6)

@@ -51,7 +51,7 @@ AIMS = (
     Aim("agent", 200, "memory", "turn", 0.3),
     Aim("cold", None, "memory", "state", 1.1),
     Aim("paging", 200, "memory", "page", 0.2),
-    Aim("long", None, "memory", "old state", 0.2),
+    Aim("long", None, "memory", "old history", 0.2),
     Aim("polling", 200, "memory", "memory held", 2.5),
     Aim("threads", None, "memory", "hit ratio", 0.95, at_least=True),
     Aim("workers", 20, "two-tier", "first read", 0.5),

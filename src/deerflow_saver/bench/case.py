@@ -104,6 +104,8 @@ class Case:
         writes = (self.turns + (0 if each == 1 else 2 * rounds)) * each
         snapshots = writes // self.snapshot_frequency
         whole = self.snapshot_frequency * snapshots * (snapshots + 1) // 2
+        if self.scenario == "long":  # which is compacted
+            whole = min(whole, snapshots * 250)
         conversations = self.threads if self.scenario == "threads" else self.writers
         return self.payload_bytes * (writes + whole) * conversations
 

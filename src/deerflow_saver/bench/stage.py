@@ -83,11 +83,16 @@ class Stage:
         thread.grow(turns)
         return thread if grower is self.saver else self._over(kind, self.saver, config, turns)
 
-    def stored_line(self, name: object, steps: int) -> StoredLine:
+    def stored_line(self, name: object, steps: int, compacted_every: int = 0) -> StoredLine:
         """A new thread of that many checkpoints, stored through the raw saver."""
         case = self.case
         line = StoredLine(
-            self.face, self.raw, self.config(name), case.snapshot_frequency, case.payload_bytes
+            self.face,
+            self.raw,
+            self.config(name),
+            case.snapshot_frequency,
+            case.payload_bytes,
+            compacted_every,
         )
         with without_durability(self.raw):
             line.grow(steps)

@@ -10,6 +10,8 @@ from deerflow_saver.bench.scenarios.base import Scenario
 __all__ = ["Long"]
 
 _TARGETS = 5
+_COMPACTED_EVERY = 250
+"""Nobody lets a model read ten thousand messages."""
 
 
 class Long(Scenario):
@@ -20,13 +22,14 @@ class Long(Scenario):
     def prepare(self) -> None:
         """Store the thread."""
         case = self.stage.case
-        line = self.stage.stored_line("long", case.turns)
+        line = self.stage.stored_line("long", case.turns, _COMPACTED_EVERY)
         self._graph = self.stage.graph(self.kind)
         step = max(1, case.turns // 10 // _TARGETS)
         # Just before a snapshot, where a walk is longest.
         near = min(case.snapshot_frequency - 1, step)
         places = [min(step * number + near, case.turns) for number in range(_TARGETS)]
         self._old = [line.heads[place] for place in places]
+        line.grow(near)  # the head is as deep as the old targets
         self._new = line.heads[-1]
         for config in (*self._old, self._new):
             self.stage.face.call(self._graph, "get_state", config)
