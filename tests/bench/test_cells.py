@@ -256,7 +256,7 @@ def test_workers_meet_in_redis(servers: Servers) -> None:
     assert [raw.error, shared.error] == [None, None]
     assert shared.figures["policy"] == "refuse"
     first = shared.figures["metrics"]["first read"]["calls"]
-    assert first[ROUND_TRIPS] == 1
+    assert 0 < first[ROUND_TRIPS] <= 1  # none where the head stores a snapshot
     assert first["get_tuple"] == 1
     assert "get_delta_channel_history" not in first
     assert shared.figures["redis_bytes"] > 0

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 SMALL = ["--turns", "2", "--rounds", "1", "--warm-up", "1", "--scenarios", "polling"]
 
 
+@pytest.mark.timeout(600)
 def test_the_smoke_run_finds_all_answers_equal(
     postgres_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
