@@ -10,10 +10,17 @@ import pytest
 from deerflow_saver.bench.alternative import AncestorCache
 from deerflow_saver.bench.channels import production, running
 from deerflow_saver.bench.channels.cases import ChannelCase
-from deerflow_saver.bench.channels.controlling import MISMATCH, cross_validated, run_cases
+from deerflow_saver.bench.channels.controlling import (
+    MISMATCH,
+    cell_name,
+    cross_validated,
+    left_over,
+    run_cases,
+)
 from deerflow_saver.bench.channels.production_cases import ProductionCase
 from deerflow_saver.bench.channels.running import benchmark_message
 from deerflow_saver.bench.digests import Mismatch
+from deerflow_saver.bench.rows import append
 from deerflow_saver.bench.summaries import CHANNELS, PRODUCTION, summarised, summary_tables
 from deerflow_saver.channel_mode import thawed
 from deerflow_saver.state import CompiledGraphCache
@@ -239,3 +246,18 @@ def test_rows_are_kept_pair_by_pair(tmp_path: Path) -> None:
     assert len(output.read_text().splitlines()) == 2
     assert all((profiles / f"{case.name}.prof").stat().st_size > 0 for case in cases)
     assert str(Path.home()) not in output.read_text()
+    assert left_over(cases, output) == cases  # profiled rows are none that count
+
+
+def test_pairs_that_are_kept_whole_are_not_measured_again(tmp_path: Path) -> None:
+    pair = [channel("full"), channel("delta"), channel("delta", snapshot_frequency=50)]
+    other = [ChannelCase("delta", "memory", 13, 16, 1, 1)]
+    output = tmp_path / "rows.jsonl"
+    assert left_over([*pair, *other], output) == [*pair, *other]
+    rows = [{"cell": cell_name(case), "success": True} for case in pair]
+    append(output, rows[:2])
+    assert left_over([*pair, *other], output) == [*pair, *other]
+    append(output, rows[2:])
+    assert left_over([*pair, *other], output) == other
+    append(output, [{**rows[0], "success": False}])  # measured again since, and failed
+    assert left_over(pair, output) == pair

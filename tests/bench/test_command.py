@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from deerflow_saver.bench import servers as servers_module
+from deerflow_saver.bench.page import BEGIN, END
 from deerflow_saver.bench.servers import Servers
 from deerflow_saver.bench.telling import telling
 from deerflow_saver.cli.__main__ import main
@@ -147,11 +149,39 @@ def test_a_redis_that_does_not_answer_is_a_usage_error() -> None:
         pass
 
 
-def test_results_of_a_checkout_need_a_run_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT))
-    entry: Any = __import__("bench.__main__", fromlist=["main"])
-    monkeypatch.setattr(entry, "RESULTS", tmp_path)
-    assert entry.main(["--report"]) == 1
+    entry: Any = importlib.import_module("bench.__main__")
+    for name, place in (("RESULTS", "results"), ("PAGE", "page.md"), ("PLOTS", "plots")):
+        monkeypatch.setattr(entry, name, tmp_path / place)
+    entry.PAGE.write_text(f"before\n{BEGIN}\n{END}\nafter\n")
+    return entry
+
+
+def test_a_checkouts_run_keeps_rows_and_rewrites_the_page(
+    checkout: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = {
+        "ab": ["ab", *SMALL, "--backends", "memory", "--sides", "raw,memory"],
+        "channels": ["channels", "--backends", "memory", "--updates", "3", "--repetitions", "1"],
+    }
+    monkeypatch.setattr(checkout, "STANDARD", parts)
+    assert checkout.main(["--standard"]) == 0
+    text = checkout.PAGE.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n")
+    assert "### polling" in text
+    assert "### Full and delta channels" in text
+    assert "(plots/peak-rss-bytes.png)" in text
+    kept = {path.name: path.read_text() for path in checkout.RESULTS.iterdir()}
+    assert sorted(kept) == ["ab.jsonl", "channels.jsonl"]
+    assert checkout.main(["--standard", "--resume"]) == 0
+    assert {path.name: path.read_text() for path in checkout.RESULTS.iterdir()} == kept
+    assert "2 case(s) are measured already" in capsys.readouterr().err
+
+
+def test_results_of_a_checkout_need_a_run_first(
+    checkout: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert checkout.main(["--report"]) == 1
     assert "--standard" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -11,9 +12,9 @@ from deerflow_saver.bench.channels.cases import ChannelCase
 from deerflow_saver.bench.channels.production_cases import ProductionCase
 from deerflow_saver.bench.child import Child
 from deerflow_saver.bench.errors import ChildError
-from deerflow_saver.bench.rows import append, provenance, resolve_git_sha
+from deerflow_saver.bench.rows import append, load, provenance, resolve_git_sha
 
-__all__ = ["MISMATCH", "cross_validated", "run_cases"]
+__all__ = ["MISMATCH", "cell_name", "cross_validated", "left_over", "run_cases"]
 
 MISMATCH = "cross-mode materialized state mismatch"
 _DIGESTS = {
@@ -59,6 +60,22 @@ def run_cases(
     return rows
 
 
+def left_over(cases: Sequence[AnyCase], output: Path) -> list[AnyCase]:
+    """The cases of all pairs that `output` does not hold whole: succeeded, and not profiled."""
+    if not output.exists():
+        return list(cases)
+    rows = [row for row in load([output]) if row.get("success") and not row.get("profiled")]
+    there = {row.get("cell") for row in rows}
+    open_pairs = {case.pair for case in cases if cell_name(case) not in there}
+    return [case for case in cases if case.pair in open_pairs]
+
+
+def cell_name(case: AnyCase) -> str:
+    """What tells a case from all others, of either benchmark."""
+    named = {"kind": type(case).__name__, **case.as_dict()}
+    return json.dumps(named, separators=(",", ":"))
+
+
 def cross_validated(rows: Sequence[dict[str, Any]], digests: Sequence[str]) -> None:
     """Fail every row of a pair whose rows, of either mode and any cadence, end differently."""
     done = [row for row in rows if row["success"]]
@@ -78,7 +95,8 @@ def _measured(
     for case in pair:
         tell(case)
         profile = None if profiles is None else str(profiles / f"{case.name}.prof")
-        row = {**about, **case.as_dict(), "profiled": profile is not None}
+        named = {"cell": cell_name(case), **case.as_dict()}
+        row = {**about, **named, "profiled": profile is not None}
         child = Child(benchmark, case, timeout=timeout, profile=profile)
         try:
             child.answer()

@@ -15,8 +15,9 @@ from typing import Any
 
 from deerflow_saver.bench.arguments import choices, positive, positives
 from deerflow_saver.bench.channels.cases import CACHES, ChannelCase, capped, channel_matrix
-from deerflow_saver.bench.channels.controlling import run_cases
+from deerflow_saver.bench.channels.controlling import left_over, run_cases
 from deerflow_saver.bench.channels.production_cases import ProductionCase, production_matrix
+from deerflow_saver.bench.rows import load
 from deerflow_saver.bench.summaries import summary_tables
 from deerflow_saver.bench.telling import telling
 from deerflow_saver.cli.errors import UsageError, needs
@@ -78,14 +79,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--profile-dir", type=Path, metavar="DIR", help="a cProfile of each case")
     parser.add_argument("--output", type=Path, metavar="FILE", help="append the rows, as JSONL")
+    parser.add_argument(
+        "--resume", action="store_true", help="leave out the pairs that the output holds already"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure; 1 if a case failed."""
     benchmark = "production" if arguments.production else "channels"
-    cases = _production(arguments) if arguments.production else _channels(arguments)
-    if not cases:
+    asked = _production(arguments) if arguments.production else _channels(arguments)
+    if not asked:
         raise UsageError("nothing is left to measure")
+    cases = _left(asked, arguments)
     with telling("bench", len(cases)) as tell:
         rows = run_cases(
             benchmark,
@@ -95,11 +100,23 @@ def run(arguments: argparse.Namespace) -> int:
             output=arguments.output,
             tell=lambda case: tell(case.name),
         )
-    print(summary_tables(rows))
+    print(summary_tables(load([arguments.output]) if arguments.output else rows))
     failed = [row for row in rows if not row["success"]]
     for row in failed:
         print(f"FAILED {row['mode']}: {row['error']}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _left(
+    cases: Sequence[ChannelCase | ProductionCase], arguments: argparse.Namespace
+) -> Sequence[ChannelCase | ProductionCase]:
+    if not arguments.resume:
+        return cases
+    if arguments.output is None:
+        raise UsageError("--resume needs --output")
+    left = left_over(cases, arguments.output)
+    print(f"{len(cases) - len(left)} case(s) are measured already.", file=sys.stderr)
+    return left
 
 
 def _axis(arguments: argparse.Namespace, benchmark: str, name: str) -> tuple[int, ...]:
