@@ -115,7 +115,8 @@ def _left(
     if arguments.output is None:
         raise UsageError("--resume needs --output")
     left = left_over(cases, arguments.output)
-    print(f"{len(cases) - len(left)} case(s) are measured already.", file=sys.stderr)
+    if len(left) < len(cases):
+        print(f"{len(cases) - len(left)} case(s) are measured already.", file=sys.stderr)
     return left
 
 
