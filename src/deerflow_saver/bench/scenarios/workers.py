@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deerflow_saver.bench.child import Child
+from deerflow_saver.bench.conversation import CHANNEL
 from deerflow_saver.bench.scenarios.base import Scenario
 from deerflow_saver.bench.stored_bytes import stored_write_bytes
 
@@ -38,8 +39,11 @@ class Workers(Scenario):
         self.stage.compare("agent", [self._thread.config])
 
     def finish(self) -> dict[str, Any]:
-        """Depth, the writes as serialised, and the end of the other worker."""
+        """Depth, all the thread's writes as serialised, and the end of the other worker."""
         self._other.close()
-        history = self.stage.history(self.stage.raw, self.stage.head(self._thread.config))
-        size = stored_write_bytes(self.stage.raw.serde, history["writes"])
-        return {"depth": len(history["writes"]), "serialised_write_bytes": size}
+        stage, config = self.stage, self._thread.config
+        depth = len(stage.history(stage.raw, stage.head(config))["writes"])
+        rows = stage.face.collect(stage.raw, "list", config)
+        writes = [write for row in rows for write in row.pending_writes if write[1] == CHANNEL]
+        size = stored_write_bytes(stage.raw.serde, writes)
+        return {"depth": depth, "serialised_write_bytes": size}
