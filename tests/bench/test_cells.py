@@ -20,9 +20,8 @@ from deerflow_saver.bench.round_trips import ROUND_TRIPS
 from deerflow_saver.bench.rows import GIT_SHA_VARIABLE, load
 from deerflow_saver.bench.running import Run, cell_name, done_already
 from deerflow_saver.bench.servers import Servers
-from deerflow_saver.bench.sides import has_redis, make
+from deerflow_saver.bench.sides import make
 from deerflow_saver.bench.stage import Cell
-from deerflow_saver.cli.__main__ import main
 
 SIDES = ("raw", "memory", "alternative")
 OWN = """
@@ -250,7 +249,6 @@ def test_a_cell_that_was_measured_again_counts_once(tmp_path: Path) -> None:
     assert [row["input"] for row in both] == [0, 1]
 
 
-@pytest.mark.skipif(not has_redis(), reason="this version has no cache in Redis")
 def test_workers_meet_in_redis(servers: Servers) -> None:
     raw, shared = here(small("workers"), servers, ("raw", "two-tier"))
     assert [raw.error, shared.error] == [None, None]
@@ -263,10 +261,3 @@ def test_workers_meet_in_redis(servers: Servers) -> None:
     # 4 turns, 3 rounds of two turns, and the last; 5 messages of more than 128 bytes each
     assert shared.figures["serialised_write_bytes"] > (4 + 2 * 3 + 1) * 5 * 128
     assert raw.figures["redis_bytes"] is None
-
-
-@pytest.mark.skipif(has_redis(), reason="this version has a cache in Redis")
-def test_a_side_that_cannot_be_had_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["bench", "ab", "--backends", "sqlite", "--sides", "raw,two-tier", "--turns", "2"]
-    assert main(command) == 2
-    assert "no Redis cache" in capsys.readouterr().err

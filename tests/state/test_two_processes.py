@@ -51,7 +51,7 @@ def worker(mode: str, url: str) -> Iterator[Worker]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"},  # shows sets alike
     ) as process:
         made = Worker(process)
         assert made.answer() == [mode, 3]

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deerflow_saver.bench.case import SCENARIOS, SIDES, Case, matrix
-from deerflow_saver.bench.sides import REDIS_SIDES, has_redis
 
 __all__ = ["Selection", "quick", "standard"]
 
@@ -31,7 +30,7 @@ def quick() -> list[Selection]:
     alone = [name for name in SCENARIOS if name not in spawning]
     others = ("memory", "postgres", "async-sqlite", "async-postgres")
     agents = matrix(others, ("agent",), {**axes, "writers": (3,)}, **small)
-    sides = _sides()
+    sides = SIDES
     return [
         Selection([*matrix(("sqlite",), alone, axes, **small), *agents], sides),
         Selection(
@@ -48,12 +47,11 @@ def standard() -> list[Selection]:
 
 def _standard() -> Iterator[Selection]:
     sql = ("sqlite", "postgres")
-    sides, local = _sides(), ("raw", "memory", "alternative")
+    sides, local = SIDES, ("raw", "memory", "alternative")
     turns = {"turns": (2, 20, 200)}
     yield Selection(list(matrix(sql, ("agent", "cold"), turns)), sides)
     yield Selection(list(matrix(sql, ("workers",), {"turns": (20, 200)})), sides)
-    if has_redis():
-        yield Selection(list(matrix(("sqlite",), ("workers",), {"turns": (1000,)})), _SHARED)
+    yield Selection(list(matrix(("sqlite",), ("workers",), {"turns": (1000,)})), _SHARED)
     yield Selection(list(matrix(("memory",), ("agent",), turns)), local)
     yield Selection(list(matrix(sql, ("append",), {"turns": (100, 1000)})), local)
     reading = ("polling", "paging", "forks", "threads", "long")
@@ -64,7 +62,3 @@ def _standard() -> Iterator[Selection]:
     yield Selection(list(matrix(("postgres",), ("agent",), crowd)), local)
     large = {"turns": (20,), "payload_bytes": (4096,)}
     yield Selection(list(matrix(("sqlite",), ("agent",), large)), local)
-
-
-def _sides() -> tuple[str, ...]:
-    return tuple(side for side in SIDES if side not in REDIS_SIDES or has_redis())

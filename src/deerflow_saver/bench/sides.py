@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import deerflow_saver
-from deerflow_saver import CachedHistorySaver
+from deerflow_saver import CachedHistorySaver, open_cache
 from deerflow_saver.bench.alternative import AncestorCache
-from deerflow_saver.cli.errors import UsageError
 
-__all__ = ["REDIS_SIDES", "has_redis", "make", "opener", "policy"]
+__all__ = ["REDIS_SIDES", "make", "policy"]
 
 REDIS_SIDES = frozenset({"two-tier"})
 
@@ -32,7 +30,7 @@ def make(side: str, raw: Any, *, guard: str = "off", redis: str = "", prefix: st
     kept: Any = policy(side, guard)
     if side == "memory":
         return CachedHistorySaver(raw, guard=kept)
-    return CachedHistorySaver(raw, opener()(redis), key_prefix=prefix, guard=kept)
+    return CachedHistorySaver(raw, open_cache(redis), key_prefix=prefix, guard=kept)
 
 
 def policy(side: str, guard: str) -> str:
@@ -41,21 +39,3 @@ def policy(side: str, guard: str) -> str:
     Workers share only what no late write can make wrong, and that is what the guard refuses.
     """
     return "refuse" if side in REDIS_SIDES else guard
-
-
-def opener() -> Any:
-    """`open_cache`.
-
-    Raises:
-        UsageError: this version has no cache in Redis.
-
-    """
-    found = getattr(deerflow_saver, "open_cache", None)
-    if found is None:
-        raise UsageError("this version of deerflow-saver has no Redis cache: leave these sides out")
-    return found
-
-
-def has_redis() -> bool:
-    """Whether this version has a cache in Redis."""
-    return hasattr(deerflow_saver, "open_cache")

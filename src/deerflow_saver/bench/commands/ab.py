@@ -19,7 +19,6 @@ from deerflow_saver.bench.rows import load
 from deerflow_saver.bench.running import Run, can_run, done_already
 from deerflow_saver.bench.selections import Selection, quick, standard
 from deerflow_saver.bench.servers import Servers
-from deerflow_saver.bench.sides import REDIS_SIDES, opener
 from deerflow_saver.bench.tables import ab_tables
 from deerflow_saver.bench.telling import telling
 from deerflow_saver.cli.errors import UsageError
@@ -44,9 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure; 1 if a cell failed."""
     selections = _selections(arguments)
-    # Asked for by name, a side that cannot be had is an error before anything is measured
-    if any(side in REDIS_SIDES for chosen in selections for side in chosen.sides):
-        opener()
     if not arguments.resume and not any(chosen.cases for chosen in selections):
         raise UsageError("nothing is left to measure")
     rows = _measured(selections, arguments)
