@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
+from itertools import islice
 from typing import Any, NamedTuple
 
 from deerflow_saver.history.facts import ABSENT, HELD, ROW_BYTES, Facts, Node, Packed, Row
@@ -42,7 +43,7 @@ class Fetched(NamedTuple):
 
 
 _CHAIN_BYTES = 2000
-_ANCHORS = 8
+_ANCHORS, _LAST = 8, 64
 
 
 class Chain(Facts):
@@ -246,10 +247,10 @@ class Chain(Facts):
             self._row_bytes -= ROW_BYTES + len(row.value.data)
 
     def anchors(self, view: View, channels: Sequence[str]) -> tuple[str, ...]:
-        """The newest checkpoints whose children's histories are at hand for all `channels`."""
+        """Checkpoints whose children's histories came to hand last, for all `channels`."""
         after = view.after
-        first = (cid for cid, channel in after if channel == channels[0])
-        newest = nlargest(_ANCHORS, first)
+        last = islice(reversed(after), _LAST * len(channels))
+        newest = nlargest(_ANCHORS, (cid for cid, channel in last if channel == channels[0]))
         return tuple(cid for cid in newest if all((cid, channel) in after for channel in channels))
 
     def news(self, checkpoint_id: str, channels: Iterable[str]) -> News | None:

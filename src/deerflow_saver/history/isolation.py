@@ -319,8 +319,7 @@ class _Watch:
         except (TypeError, ValueError):
             return False
         return (
-            len(packed) == len(_header(len(self._tree))) + len(frozen)
-            and packed.endswith(frozen)
+            memoryview(packed)[len(_header(len(self._tree))) :] == frozen
             and not any(self._extras)
             and self._fields == fields
             and list(map(type, self._messages)) == self._classes
@@ -336,8 +335,8 @@ class Block:
 
     __slots__ = (
         "_bytes", "_channel", "_containers", "_estimate", "_fields", "_foreign", "_frozen",
-        "_given", "_isolation", "_serde", "_shapes", "_strict", "_twins", "_watch", "held",
-        "task_ids",
+        "_given", "_given_bytes", "_given_fields", "_isolation", "_serde", "_shapes", "_strict",
+        "_twins", "_watch", "held", "task_ids",
     )  # fmt: skip
 
     def __init__(self, serde: Serde, isolation: Isolation) -> None:
@@ -354,8 +353,8 @@ class Block:
         self._twins: list[Write] | None = None if isolation == "copy" else []
         self.held = False
         """Whether somebody, or garbage, held the twins when they were last looked at."""
-        self._given = False
-        """Whether a reader was given the twins, so that they must be looked at."""
+        self._given = self._given_bytes = self._given_fields = 0
+        """How many twins a reader was given, so that they must be looked at: the first ones."""
         self._watch: _Watch | None = None
         self._bytes = 0
         self._containers = 0
@@ -392,7 +391,8 @@ class Block:
                     for i, write in enumerate(writes)
                 ]
             self._twins += writes
-            self._given = self._given or given
+            if given:
+                self._hand_out()
 
     def _freeze(self, start: int, writes: Sequence[Write]) -> None:
         shapes: list[Shape] = []
@@ -438,8 +438,12 @@ class Block:
         else:
             twins = self._twins = self._thaw()
             self._watch = None
-        self._given = True
+        self._hand_out()
         return self._with_foreign(list(twins)) if self._foreign else twins
+
+    def _hand_out(self) -> None:
+        self._given = len(self.task_ids)
+        self._given_bytes, self._given_fields = len(self._frozen), len(self._fields)
 
     def _with_foreign(self, writes: list[Write]) -> list[Write]:
         """Put the values in that are decoded anew at each read."""
@@ -455,23 +459,29 @@ class Block:
         return self._with_foreign(self._thaw())
 
     def _reusable(self, twins: list[Write]) -> bool:
-        """Whether the twins may be given again; few of them are sooner made than looked at."""
+        """Whether the twins may be given again; few of them are sooner made than looked at.
+
+        Those that nobody was given yet need no look: whoever brought them may still be at it.
+        """
+        given = self._given
         if not _REUSE or len(twins) + len(self._fields) < _FEW:
             return False
         watch = self._watch
         if watch is None:
-            self.held = _looks_held(twins[0]) or _looks_held(twins[-1])
+            self.held = _looks_held(twins[0]) or _looks_held(twins[given - 1])
             if self.held:
                 return False
             watch, self._containers = _Watch(), 0
-        if len(watch) < len(twins):
+        known = len(watch)
+        if known < given:
             try:
-                self._containers += watch.extend(twins[len(watch) :], self._shapes[len(watch) :])
+                self._containers += watch.extend(twins[known:given], self._shapes[known:given])
             except Unkeepable:
                 return False
-            self._watch, self._estimate = watch, 0
+            self._watch, self._estimate = watch, _weight_of_all(twins[given:])
         self.held = not watch.unheld()
-        return not self.held and watch.unchanged(self._frozen, self._fields)
+        frozen, fields = self._frozen[: self._given_bytes], self._fields[: self._given_fields]
+        return not self.held and watch.unchanged(frozen, fields)
 
     def _thaw(self) -> list[Write]:
         """Fresh objects, made from the frozen form."""

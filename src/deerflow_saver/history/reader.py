@@ -51,6 +51,7 @@ Shared = Mapping[str, Mapping[str, Fetched]]
 _DEPTH_PER_FETCH = 20
 """One `get_tuple` costs about as much as walking this many checkpoints (async Postgres)."""
 _MAX_FETCHES = 16
+_NONE: frozenset[str] = frozenset()
 _BOUND = int(os.environ.get("LANGGRAPH_DELTA_MAX_SUPERSTEPS_SINCE_SNAPSHOT", "5000"))
 """LangGraph's `DELTA_MAX_SUPERSTEPS_SINCE_SNAPSHOT`: after so many, a channel is snapshot."""
 _DEEP = 64
@@ -155,7 +156,7 @@ def overdue_of(metadata: Mapping[str, Any]) -> frozenset[str]:
     """
     depth = depth_of(metadata)
     if depth is None or depth <= _BOUND:
-        return frozenset()
+        return _NONE  # one for all checkpoints: it is kept with each
     return frozenset(name for name, pair in metadata[COUNTERS].items() if int(pair[1]) > _BOUND)
 
 
