@@ -18,10 +18,10 @@ from deerflow_saver.guard.rule import Reason
 
 __all__ = ["Flight", "GuardState", "Known", "Namespace", "NamespaceKey", "Refusal", "Run"]
 
-_NAMESPACES = 4096
+_NAMESPACES = 2048
 _REFUSED = 4096
 _RUNS = 512
-_KNOWN_PER_NAMESPACE = 256
+_KNOWN_PER_NAMESPACE = 64
 _LANDINGS = 256
 _FOLLOWING_SECONDS = 0.02
 _RUNTIME = "__pregel_runtime"
