@@ -21,7 +21,7 @@ STEPS = 6
 THREADS = 50
 """Threads of one round; the guard remembers fewer, the cache holds fewer."""
 ROUNDS = 3
-LEEWAY = 32 * 1024
+LEEWAY = 64 * 1024
 
 
 def live(saver: CachedHistorySaver, thread_id: str, reader: CachedHistorySaver) -> None:
@@ -44,7 +44,7 @@ def live(saver: CachedHistorySaver, thread_id: str, reader: CachedHistorySaver) 
                 assert head is not None
                 history = each.get_delta_channel_history(config=head.config, channels=[CHANNEL])
                 assert len(history[CHANNEL]["writes"]) == step
-    if hash(thread_id) % 2:
+    if thread_id.endswith(("1", "4", "7")):
         saver.delete_thread(thread_id)
 
 
