@@ -510,13 +510,18 @@ _WEIGHED: dict[type, tuple[int, float]] = {}
 
 
 def _weight_of_all(writes: Sequence[Write]) -> int:
-    """Bytes of the writes' containers: of many from a few, of few by others of their kind."""
-    count = len(writes)
+    """Bytes of the writes' containers."""
+    return _weight_of_items([value for _, _, value in writes])
+
+
+def _weight_of_items(items: Sequence[Any]) -> int:
+    """Bytes of the items' containers: of many from a few, of few by others of their kind."""
+    count = len(items)
     if count > _SAMPLED:
         samples = min(_SAMPLED, count // 12)
-        sampled = [writes[int(count * (i * _GOLDEN % 1))][2] for i in range(samples)]
+        sampled = [items[int(count * (i * _GOLDEN % 1))] for i in range(samples)]
         return sum(map(_weight, sampled)) * count // samples
-    return sum(_usual_weight(value) for _, _, value in writes)
+    return sum(map(_usual_weight, items))
 
 
 def _usual_weight(value: Any) -> int:
@@ -540,7 +545,7 @@ def _weight(value: Any) -> int:
     if kind is dict:
         return size + sum(map(_weight, value.values()))
     if kind is list or kind is tuple:
-        return size + sum(map(_weight, value))
+        return size + _weight_of_items(value)
     for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__"):
         part = getattr(value, name, None)
         size += _weight(part) if type(part) is dict else sys.getsizeof(part)
