@@ -254,9 +254,10 @@ class NonHeadWriteError(RefusedWriteError):
     """The write would fork a thread whose delta channels are rebuilt from its ancestors."""
 
     _ADVICE = (
-        "What works: read the head and update or run from there; answer an old question by "
-        "resuming from the head (a linearised resume); run the graph in full mode, where "
-        "forks are well defined; or, as an administrator, allow_non_head_writes(reason=...)."
+        "What works: read the head and update or run from there; go back to an older checkpoint, "
+        "or answer its question, with deerflow_saver.state.prepare_run (a linearised resume); run "
+        "the graph in full mode, where forks are well defined; or, as an administrator, "
+        "allow_non_head_writes(reason=...)."
     )
 
 

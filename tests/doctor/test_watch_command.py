@@ -107,6 +107,14 @@ def test_it_ends_after_as_many_lines_as_were_asked_for(
     assert all(len(row.split()) == len(header.replace("hit %", "hit%").split()) for row in rows)
 
 
+def test_an_app_mounted_behind_a_redirect_is_watched_for_as_long_as_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with page(200, EXPOSITION % 5, redirects=True) as (url, _):
+        assert main(["doctor", "--watch", url, "--interval", "0.01", "--count", "12"]) == 0
+    assert "redirect" not in capsys.readouterr().out
+
+
 def test_an_interrupt_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
@@ -190,9 +198,12 @@ def test_the_missing_client_is_named_with_its_extra(
 
 @contextmanager
 def page(
-    status: int, body: str, password: str | None = None
+    status: int, body: str, password: str | None = None, *, redirects: bool = False
 ) -> Iterator[tuple[str, list[tuple[int, str]]]]:
-    """A server whose every page is the one in the list, which may be replaced."""
+    """A server whose every page is the one in the list, which may be replaced.
+
+    With `redirects` it is behind the slash that Starlette's mounted apps want.
+    """
     answers = [(status, body)]
     wanted = f"Basic {base64.b64encode(f'ops:{password}'.encode()).decode()}"
 
@@ -201,7 +212,11 @@ def page(
             code, text = answers[0]
             if password is not None and self.headers["Authorization"] != wanted:
                 code, text = 401, ""
+            if redirects and not self.path.endswith("/"):
+                code, text = 307, ""
             self.send_response(code)
+            if code == 307:
+                self.send_header("Location", f"{self.path}/")
             self.end_headers()
             self.wfile.write(text.encode())
 

@@ -94,7 +94,7 @@ def test_a_fork_is_refused_by_default_and_nothing_is_stored() -> None:
     assert (error.thread_id, error.checkpoint_ns, error.operation) == ("thread", "", "put")
     assert error.checkpoint_id == older["configurable"]["checkpoint_id"]
     assert (error.head_id, error.channels, error.reason) == (head, ("log",), "fork")
-    for part in ("thread", str(error.checkpoint_id), str(head), "log", "linearised resume"):
+    for part in ("thread", str(error.checkpoint_id), str(head), "log", "prepare_run"):
         assert part in str(error)
     assert app.get_state(THREAD).values == {"log": ["a", "out", "b", "out"]}
 

@@ -37,18 +37,18 @@ def watch(url: str, *, interval: float, times: int | None, as_json: bool) -> int
 
     """
     needs("prometheus_client.parser", "prometheus")
-    request = _request(url)
+    _request(url)  # a wrong address is told before anything else
     if interval <= 0 or (times is not None and times <= 0):
         message = "--interval and --count must be greater than 0"
         raise UsageError(message)
     try:
-        first = _look(request)
+        first = _look(url)
     except _FAILURES as error:
         message = scrubbed(f"{url}: {error}", url)
         raise UsageError(message) from error
     print(f"doctor: watching {shown(url)}", file=sys.stderr, flush=True)
     show = _as_json if as_json else _Table()
-    for found in islice(_changes(request, first, interval), times):
+    for found in islice(_changes(url, first, interval), times):
         show(found)
     return 0
 
@@ -71,18 +71,19 @@ def _request(url: str) -> Request:
     return request
 
 
-def _look(request: Request) -> Sample:
-    with urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310 - as above
+def _look(url: str) -> Sample:
+    # A request counts its redirects for as long as it lives, and a mounted app is behind one: ask anew.
+    with urlopen(_request(url), timeout=_TIMEOUT) as answer:  # noqa: S310 - as above
         text = answer.read().decode("utf-8", "replace")
     return sample_of(text, time.monotonic())
 
 
-def _changes(request: Request, before: Sample, interval: float) -> Iterator[Rates | str]:
+def _changes(url: str, before: Sample, interval: float) -> Iterator[Rates | str]:
     """Rates, or why there are none: a service that restarts does not end the watch."""
     while True:
         time.sleep(interval)
         try:
-            after = _look(request)
+            after = _look(url)
         except _FAILURES as error:
             yield str(error)
             continue

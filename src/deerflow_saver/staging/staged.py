@@ -57,7 +57,10 @@ def find_folder(start: Path) -> Path:
     for folder in (start, *start.parents):
         if any((folder / "patches").glob("*/patch.toml")):
             return folder / "patches"
-    message = f"no patches/<slug>/patch.toml in {start} or above: name the folder with --patches"
+    message = (
+        f"no patches/<slug>/patch.toml in {start} or above: the staged changes are in a checkout of "
+        "deerflow-saver, not in the package. Run this there, or name the folder with --patches"
+    )
     raise StagingError(message)
 
 

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         rows = load(arguments.inputs)
     except OSError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(f"{error.filename}: {error.strerror}") from error
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
