@@ -101,12 +101,50 @@ def test_what_cannot_be_measured_is_a_usage_error(
     assert said in capsys.readouterr().err
 
 
-def test_a_failed_cell_makes_the_exit_status_one(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["bench", "ab", *SMALL, "--saver", "no_such_module:saver", "--sides", "raw"]
+OFFERED = """
+from langgraph.checkpoint.memory import InMemorySaver
+from deerflow_saver import CachedHistorySaver
+
+class Broken(InMemorySaver):
+    def put(self, *args):
+        raise OSError("the disk is full")
+
+def wrapped():
+    return CachedHistorySaver(InMemorySaver())
+"""
+
+
+def test_a_failed_cell_makes_the_exit_status_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "offered_to_bench.py").write_text(OFFERED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    command = ["bench", "ab", *SMALL, "--saver", "offered_to_bench:Broken", "--sides", "raw"]
     assert main(command) == 1
     said = capsys.readouterr()
-    assert "No module named 'no_such_module'" in said.err
+    assert "the disk is full" in said.err
     assert "Failed cells: 1 of 1." in said.out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no_such_module:saver", "No module named 'no_such_module'"),
+        ("offered_to_bench:wrapped", "gives a CachedHistorySaver"),
+    ],
+)
+def test_a_saver_that_cannot_be_measured_is_told_once(
+    name: str,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "offered_to_bench.py").write_text(OFFERED)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["bench", "ab", *SMALL, "--saver", name]) == 2
+    assert capsys.readouterr().err.count(said) == 1
 
 
 def test_the_help_says_that_cadences_are_delta_only(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,7 @@ def test_redis_takes_its_options_and_leaves_the_others_to_the_client() -> None:
     [
         "memcached://x", "nothing", "", "memory://?ttl=5", "memory://?bytes=many",
         "memory://host", "redis://x?bytes=-1", "redis://x?ttl=soon", "memory://?size=4",
+        "redis://x?tll=5", "unix:///tmp/x?tll=5", "rediss://x?tll=5",
     ],
 )  # fmt: skip
 def test_other_addresses_are_refused(url: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from langgraph.checkpoint.memory import InMemorySaver
 
+from deerflow_saver import CachedHistorySaver
 from deerflow_saver.bench.face import Face
 from deerflow_saver.cli.backends import Place, open_saver
 from deerflow_saver.cli.counting import count_on, counted
@@ -27,7 +28,7 @@ from deerflow_saver.cli.postgres import fresh_database
 from deerflow_saver.doctor.capabilities import faces
 from deerflow_saver.doctor.opening import CannotOpenError, opened
 
-__all__ = ["Opened", "database", "open_storage", "without_durability"]
+__all__ = ["Opened", "check_own", "database", "open_storage", "without_durability"]
 
 EXTRA = "bench"
 
@@ -95,6 +96,25 @@ def without_durability(saver: Any) -> Iterator[None]:
         yield
     finally:
         connection.execute(f"PRAGMA synchronous = {before}")
+
+
+def check_own(name: str) -> None:
+    """Open a user's saver once before any cell does, so that a wrong name is told once.
+
+    Raises:
+        UsageError: it cannot be opened, or is wrapped already.
+
+    """
+    try:
+        with opened(name) as found:
+            wrapped = isinstance(found.saver, CachedHistorySaver)
+    except CannotOpenError as error:
+        raise UsageError(str(error)) from error
+    if wrapped:
+        raise UsageError(
+            f"{name} gives a CachedHistorySaver: name what gives the saver inside it, which is "
+            "measured alone and wrapped"
+        )
 
 
 @contextmanager

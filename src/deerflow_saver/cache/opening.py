@@ -34,7 +34,8 @@ def open_cache(url: str, *, secret: str | bytes = "") -> MemoryHistoryCache:
     """
     parts = urlsplit(url)
     if parts.scheme not in {"memory", *_REDIS}:
-        msg = f"a cache is memory://?bytes=... or redis://host:port/number, not {parts.scheme!r}://"
+        scheme = f"{parts.scheme}://" if parts.scheme else "an address without a scheme"
+        msg = f"a cache is memory://?bytes=... or redis://host:port/number, not {scheme}"
         raise InvalidConfigError(msg)
     given = parse_qsl(parts.query, keep_blank_values=True)
     options = {_OPTIONS[name][0]: _number(name, text) for name, text in given if name in _OPTIONS}

@@ -56,7 +56,10 @@ class Clients:
         }
         try:
             self._client = redis.Redis.from_url(url, retry=self._retries["sync"], **self._options)
-        except ValueError as error:
+            pool = self._client.connection_pool
+            # Made, not opened: an option that redis-py does not know would look like an outage
+            pool.connection_class(**pool.connection_kwargs)
+        except (TypeError, ValueError) as error:
             msg = f"not an address of a Redis server: {error}"
             raise InvalidConfigError(msg) from None
         self._lock = threading.Lock()

@@ -72,7 +72,7 @@ def _request(url: str) -> Request:
 
 
 def _look(url: str) -> Sample:
-    # A request counts its redirects for as long as it lives, and a mounted app is behind one: ask anew.
+    # A request counts its redirects for as long as it lives, and a mounted app is behind one
     with urlopen(_request(url), timeout=_TIMEOUT) as answer:  # noqa: S310 - as above
         text = answer.read().decode("utf-8", "replace")
     return sample_of(text, time.monotonic())

@@ -58,8 +58,8 @@ def find_folder(start: Path) -> Path:
         if any((folder / "patches").glob("*/patch.toml")):
             return folder / "patches"
     message = (
-        f"no patches/<slug>/patch.toml in {start} or above: the staged changes are in a checkout of "
-        "deerflow-saver, not in the package. Run this there, or name the folder with --patches"
+        f"no patches/<slug>/patch.toml in {start} or above: the staged changes are in a checkout "
+        "of deerflow-saver, not in the package. Run this there, or name the folder with --patches"
     )
     raise StagingError(message)
 

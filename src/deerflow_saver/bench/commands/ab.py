@@ -19,6 +19,7 @@ from deerflow_saver.bench.rows import load
 from deerflow_saver.bench.running import Run, can_run, done_already
 from deerflow_saver.bench.selections import Selection, quick, standard
 from deerflow_saver.bench.servers import Servers
+from deerflow_saver.bench.storage import check_own
 from deerflow_saver.bench.tables import ab_tables
 from deerflow_saver.bench.telling import telling
 from deerflow_saver.cli.errors import UsageError
@@ -45,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     selections = _selections(arguments)
     if not arguments.resume and not any(chosen.cases for chosen in selections):
         raise UsageError("nothing is left to measure")
+    if arguments.saver:
+        check_own(arguments.saver)
     rows = _measured(selections, arguments)
     failed = [row for row in rows if not row["success"]]
     if arguments.quick:
@@ -70,7 +73,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
             option, type=choices(option, names), metavar="A,B", help=f"out of {', '.join(names)}"
         )
     parser.add_argument(
-        "--saver", metavar="MODULE:FACTORY", help="your own saver, as backend `own`"
+        "--saver", metavar="MODULE:FACTORY", help="your own saver, unwrapped, as backend `own`"
     )
 
 
