@@ -1,1 +1,1 @@
-"""Where histories are kept: the protocol and the in-process cache."""
+"""Where histories are kept: in memory, and behind it in Redis or a LangGraph cache."""

@@ -1,4 +1,4 @@
-"""Thread state in either channel mode: schemas, reducers and lineage."""
+"""Thread state in either channel mode: accessor, schemas, going back, rolling back, compaction."""
 
 from __future__ import annotations
 
