@@ -101,6 +101,18 @@ def test_what_cannot_be_measured_is_a_usage_error(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("missing", ["psycopg", "langgraph.checkpoint.postgres"])
+def test_postgres_without_its_extra_is_a_usage_error(
+    missing: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    for name in (missing, "langgraph.checkpoint.postgres"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert main(["bench", "ab", *SMALL, "--backends", "postgres", "--sides", "raw"]) == 2
+    assert "deerflow-saver[bench]" in capsys.readouterr().err
+
+
 OFFERED = """
 from langgraph.checkpoint.memory import InMemorySaver
 from deerflow_saver import CachedHistorySaver

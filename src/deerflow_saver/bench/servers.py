@@ -41,6 +41,7 @@ class Servers:
     @cached_property
     def postgres(self) -> str:
         """The URI of the Postgres server."""
+        needs("langgraph.checkpoint.postgres", "bench")
         return self._stack.enter_context(server(self._postgres_uri))
 
     @cached_property

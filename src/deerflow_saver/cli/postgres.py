@@ -66,6 +66,7 @@ def fresh_database(server_uri: str) -> Iterator[str]:
 @contextmanager
 def _embedded() -> Iterator[str]:
     """A server of its own, without durability: what is compared is software, not disks."""
+    needs("psycopg", "demo")
     import psycopg
 
     with warnings.catch_warnings():
