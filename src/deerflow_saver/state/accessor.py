@@ -28,6 +28,7 @@ from deerflow_saver.channel_mode.gate import (
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.state.beginning import loses_first_write
 from deerflow_saver.state.channels import refuse_delta_channels, refuse_unknown_fields
+from deerflow_saver.state.compiled import refuse_uncompiled
 from deerflow_saver.state.mutation import mutation_graph_of
 from deerflow_saver.state.replacing import replacing
 from deerflow_saver.state.routing import (
@@ -80,10 +81,11 @@ class CheckpointStateAccessor:
             mode: None for the process's frozen mode, else `"full"`.
 
         Raises:
-            InvalidConfigError: `mode` is none.
+            InvalidConfigError: `mode` is none, or the graph is not compiled.
             CheckpointModeReconfigurationError: the process is frozen in the other mode.
 
         """
+        refuse_uncompiled(graph)
         settled = resolve_checkpoint_channel_mode(mode)
         bound = copy.copy(graph)
         # As `compile` does: releases before 1.2.13 walk with the saver as it is here

@@ -9,6 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from deerflow_saver._arguments import configurable
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.state.accessor import CheckpointStateAccessor
+from deerflow_saver.state.compiled import refuse_uncompiled
 from deerflow_saver.state.linear_copy import delta_names
 from deerflow_saver.state.locks import Hold, ThreadLock
 from deerflow_saver.state.resume import alinearize_resume, linearize_resume
@@ -46,7 +47,7 @@ def prepare_run(
         CheckpointResumeError: the state or the tasks cannot be taken back.
         RefusedWriteError: somebody else moved the head meanwhile.
         ThreadLockError: the lock could not be had or kept.
-        InvalidConfigError: the graph has no saver to go back in.
+        InvalidConfigError: the graph has no saver to go back in, or is not compiled.
 
     """
     accessor, copied = _prepared(graph, config)
@@ -75,6 +76,7 @@ def _prepared(
     graph: Any, config: RunnableConfig
 ) -> tuple[CheckpointStateAccessor | None, RunnableConfig]:
     """An accessor where the run may go back, and a copy of the config to do it with."""
+    refuse_uncompiled(graph)
     names = dict(configurable(config))
     if not names.get("checkpoint_id") or not delta_names(getattr(graph, "channels", {})):
         return None, config

@@ -15,6 +15,7 @@ from deerflow_saver._arguments import configurable
 from deerflow_saver._plan import adrive, drive
 from deerflow_saver.channel_mode.marker import with_checkpoint_mode
 from deerflow_saver.errors import InvalidConfigError
+from deerflow_saver.state.compiled import refuse_graph
 from deerflow_saver.state.conditional import conditional
 from deerflow_saver.state.fork_probe import forks_are_right
 from deerflow_saver.state.going_back import UNKNOWN, Backwards, LinearizedResume, going_back
@@ -62,7 +63,7 @@ def linearize_resume(
         CheckpointResumeError: the state or the tasks cannot be taken back.
         RefusedWriteError: somebody else moved the head meanwhile.
         ThreadLockError: the lock could not be had or kept.
-        InvalidConfigError: there is no such strategy.
+        InvalidConfigError: there is no such strategy, or `accessor` is a graph.
 
     Whatever it raises, the thread is as before, and so is `config`.
 
@@ -94,6 +95,7 @@ async def alinearize_resume(
 
 
 def _goes_back(accessor: Any, config: RunnableConfig) -> bool:
+    refuse_graph(accessor)
     if accessor.checkpointer is None or accessor.mode != "delta":
         return False
     names = config.get("configurable")

@@ -17,6 +17,7 @@ from deerflow_saver._plan import Plan, adrive, drive
 from deerflow_saver.channel_mode.gate import async_calls, sync_calls
 from deerflow_saver.channel_mode.marker import with_checkpoint_mode
 from deerflow_saver.errors import InvalidConfigError
+from deerflow_saver.state.compiled import refuse_graph
 from deerflow_saver.state.conditional import conditional
 from deerflow_saver.state.locks import Hold, ThreadLock, aholding, holding
 from deerflow_saver.state.point_copy import Rollback
@@ -158,6 +159,7 @@ def _thread_of(config: RunnableConfig) -> str:
 
 def _config(accessor: Any, thread_id: str, config: RunnableConfig | None) -> RunnableConfig:
     """The root namespace of a thread, with what else a saver may choose rows by."""
+    refuse_graph(accessor)
     names = {
         name: value
         for name, value in configurable(config).items()
@@ -168,7 +170,8 @@ def _config(accessor: Any, thread_id: str, config: RunnableConfig | None) -> Run
 
 
 def _place(accessor: Any, config: RunnableConfig) -> Place:
-    return Place(accessor.graph, _config(accessor, _thread_of(config), config), accessor.mode)
+    settled = _config(accessor, _thread_of(config), config)
+    return Place(accessor.graph, settled, accessor.mode)
 
 
 def _hopeless(
