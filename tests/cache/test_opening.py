@@ -29,6 +29,13 @@ def test_redis_takes_its_options_and_leaves_the_others_to_the_client() -> None:
     assert cache.store._clients._url == "redis://localhost:1/2?client_name=me"
 
 
+@pytest.mark.parametrize("url", ["unix:///run/redis.sock?db=2&ttl=60", "rediss://localhost:1/2"])
+def test_redis_may_be_a_socket_or_behind_tls(url: str) -> None:
+    cache = open_cache(url)
+    assert isinstance(cache, RedisHistoryCache)
+    assert cache.store._clients._url == url.replace("&ttl=60", "")
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -49,7 +49,8 @@ def open_cache(url: str, *, secret: str | bytes = "") -> MemoryHistoryCache:
         return MemoryHistoryCache(**options)
     from deerflow_saver.cache.redis import RedisHistoryCache
 
-    address = parts._replace(query=urlencode(rest)).geturl()
+    # Not `geturl`, which leaves out the slashes of unix:///path
+    address = url.partition("?")[0] + (f"?{urlencode(rest)}" if rest else "")
     return RedisHistoryCache.from_url(address, secret=secret, **options)
 
 
