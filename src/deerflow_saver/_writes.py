@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
@@ -56,7 +56,13 @@ def delta_channels(args: Any, kwargs: Any) -> frozenset[str]:
     return frozenset((*counted, *stored))
 
 
-def store_checkpoint(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
+Witnessed = Callable[[], Mapping[tuple[str, str], int] | None]
+"""How many writes per (task id, channel) the guard saw on a put's parent; None: it did not look."""
+
+
+def store_checkpoint(
+    core: Core, name: str, args: Any, kwargs: Any, *, witnessed: Witnessed = lambda: None
+) -> Plan[Any]:
     """`put`: pass it on and learn the new checkpoint's parent and snapshots."""
     config = argument("config", 0, args, kwargs)
     checkpoint = argument("checkpoint", 1, args, kwargs)
@@ -86,7 +92,7 @@ def store_checkpoint(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]
     seeds = _unchanged(before, _seeds(core, chains, checkpoint))
     for key, chain, clean in begun:
         with contextlib.suppress(ChainBusy), chain.lock:
-            learnt = clean and _born(core, chain, args, kwargs, seeds, metadata)
+            learnt = clean and _born(core, chain, args, kwargs, seeds, metadata, witnessed())
             chain.end_put(cid, clean=learnt)
         core.measure(key)
     return stored
@@ -103,7 +109,13 @@ def _begin_put(chain: Chain, checkpoint_id: str, counters: Any, full: Any) -> bo
 
 
 def _born(
-    core: Core, chain: Chain, args: Any, kwargs: Any, seeds: Mapping[str, Any], metadata: Any
+    core: Core,
+    chain: Chain,
+    args: Any,
+    kwargs: Any,
+    seeds: Mapping[str, Any],
+    metadata: Any,
+    witnessed: Any,
 ) -> bool:
     """Teach the chain a stored checkpoint; False if that failed."""
     config = argument("config", 0, args, kwargs)
@@ -120,8 +132,10 @@ def _born(
             depth=depth_of(metadata),
             overdue=overdue_of(metadata),
             minted=minted(cid) if core.storage else None,
+            witnessed=witnessed,
         )
-        if core.sharing is not None and core.sharing.fenced and chain.epoch is not None:
+        shares = core.sharing is not None and core.sharing.fenced and witnessed is not None
+        if shares and chain.epoch is not None:
             news = chain.news(cid, delta_channels(args, kwargs))
             if news is not None:
                 chain.outbox[cid] = news  # published once the saver has committed

@@ -315,7 +315,7 @@ def _writing(
         if name == "put":
             announce(core, args, kwargs)
         call = (face, args, kwargs)
-        made = guard(guarded.guard, call, lambda *given: store(core, face, *given))
+        made = guard(guarded.guard, call, lambda *given, **more: store(core, face, *given, **more))
         return share(core, args, kwargs, made)
 
     def method(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:

@@ -113,7 +113,8 @@ class Guard:
             return None
         place = place_of(look.parent, head.checkpoint_id)
         rows: list[tuple[str, str]] | None = None
-        if look.rows and place == "head" and run is not None:
+        putting = look.child is not None
+        if look.rows and place == "head" and (putting or run is not None):
             known = namespace.known.get((run, look.parent))
             if known is None or not known.complete:
                 return None
@@ -309,14 +310,12 @@ class Guard:
         self.state.accept(put.target.thread_id, put.child)
         if parent is not None:
             namespace.children.keep(parent, run)
-            if run is not None:
-                namespace.known.discard((run, parent))
-        if run is not None:
-            namespace.known_to(run, put.child).complete = True
+            namespace.known.discard((run, parent))
+        namespace.known_to(run, put.child).complete = True
 
     def wrote(self, writes: Writes, namespace: Namespace, run: Run | None) -> None:
         """The writes may be stored, even if the call failed."""
-        if run is not None and writes.target.checkpoint_id is not None:
+        if writes.target.checkpoint_id is not None:
             known = namespace.known_to(run, writes.target.checkpoint_id)
             known.add((writes.task_id, channel) for channel, _ in writes.writes)
 

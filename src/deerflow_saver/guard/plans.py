@@ -7,6 +7,7 @@ the fence, so a refusal happens before anything is begun there.
 from __future__ import annotations
 
 from asyncio import _get_running_loop
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -24,8 +25,8 @@ __all__ = ["fenced", "forgetting", "guarded_put", "guarded_read", "guarded_write
 
 T = TypeVar("T")
 W = TypeVar("W", Put, Writes)
-Store = Callable[[Any, Any], Plan[Any]]
-"""The wrapper's own plan for `(args, kwargs)`."""
+Store = Callable[..., Plan[Any]]
+"""The wrapper's own plan for `(args, kwargs)`; that of a `put` takes what was `witnessed`, too."""
 
 
 def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[Any]:
@@ -92,6 +93,10 @@ class _Judged(Generic[W]):
         """The call to make, accepted by what was seen."""
         raise NotImplementedError
 
+    def plan(self, store: Store, call: Call) -> Plan[Any]:
+        """The wrapper's plan for the call that was accepted."""
+        return store(*call[1:])
+
     def stored(self) -> None:
         """Take note of what was stored."""
         raise NotImplementedError
@@ -119,21 +124,32 @@ class _Judged(Generic[W]):
 class _JudgedPut(_Judged[Put]):
     stamp: frozenset[str] | None = None
     """The channels to stamp into the metadata; None: a full namespace."""
+    seen: Seen | None = None
+    """What the call was accepted by, in the step that stores."""
 
     def look(self) -> Look:
-        target, run = self.made.target, self.run
-        known = run is not None and (run, target.checkpoint_id) in self.namespace.known
+        target = self.made.target
         return Look(
             target.config, target.names["thread_id"], target.checkpoint_ns, target.checkpoint_id,
-            child=self.made.child, rows=known and not target.full, known=self.namespace.head,
+            child=self.made.child, rows=not target.full, known=self.namespace.head,
         )  # fmt: skip
 
     def judge(self, seen: Seen) -> Refusal | None:
         refusal, self.stamp = self.guard.judge_put(self.made, self.namespace, self.run, seen)
         return refusal
 
-    def accepted(self, seen: Seen) -> Call:  # noqa: ARG002 - the stamp tells what was seen
+    def accepted(self, seen: Seen) -> Call:
+        self.seen = seen
         return self.made.call if self.stamp is None else self.made.stamped(self.stamp)
+
+    def plan(self, store: Store, call: Call) -> Plan[Any]:
+        return store(*call[1:], witnessed=self.witnessed)
+
+    def witnessed(self) -> Counter[tuple[str, str]] | None:
+        """`(task id, channel)` of all writes the parent had when the put was stored, at most."""
+        if self.seen is None or self.made.target.full:
+            return None
+        return Counter((row.task_id, row.channel) for row in self.seen.rows)
 
     def stored(self) -> None:
         self.guard.stored_put(self.made, self.namespace, self.run, self.stamp)
@@ -190,10 +206,10 @@ def _decided(judged: _Judged[Any], session: Session, store: Store, *, foresee: b
     foreseen = judged.foreseen(look) if foresee else None
     if foreseen is not None:
         call, forecast = foreseen
-        return (yield from _through(session, store(*call[1:]), forecast))
+        return (yield from _through(session, judged.plan(store, call), forecast))
     seen = yield "look", (session, look)
     yield from full_mode.vetting(judged.made.target, judged.namespace, session, seen)
-    return (yield from _through(session, store(*judged.decide(seen)[1:])))
+    return (yield from _through(session, judged.plan(store, judged.decide(seen))))
 
 
 def forgetting(guard: Guard, threads: list[Any] | None, plan: Plan[T]) -> Plan[T]:

@@ -124,8 +124,9 @@ class Namespace:
         """A head that was found to be full by all that it tells."""
         self.children: Recent[str | None, Run | None] = Recent(_KNOWN_PER_NAMESPACE)
         """Which run put a checkpoint's child."""
-        self.known: Recent[tuple[Run, str], Known] = Recent(_KNOWN_PER_NAMESPACE)
-        """Per run and checkpoint, the writes the run may find there."""
+        self.known: Recent[tuple[Run | None, str], Known] = Recent(_KNOWN_PER_NAMESPACE)
+        """Per run and checkpoint, the writes the run may find there; None stands for whoever
+        writes without having read, and may find others' writes, too."""
         self._refused_to: Recent[Run, Refusal] = Recent(_KNOWN_PER_NAMESPACE)
 
     def expect(self, names: frozenset[str]) -> None:
@@ -174,7 +175,7 @@ class Namespace:
         """Whether `run` put the checkpoint's child."""
         return parent in self.children and self.children.get(parent) is run
 
-    def known_to(self, run: Run, checkpoint_id: str) -> Known:
+    def known_to(self, run: Run | None, checkpoint_id: str) -> Known:
         """What the run knows about a checkpoint's writes."""
         return self.known.obtain((run, checkpoint_id), Known)
 

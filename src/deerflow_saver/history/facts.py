@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -301,6 +302,7 @@ class Facts:
         depth: int | None,
         minted: int | None,
         overdue: frozenset[str] = _NONE,
+        witnessed: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
         """A new checkpoint was stored through this saver.
 
@@ -308,6 +310,8 @@ class Facts:
         put stored it. `minted` tells when the id was made: of a channel that was recorded
         by then, no row of this checkpoint can exist that did not pass through here. Of an
         older id nothing is learnt: there may be a row of it, whose parent some savers keep.
+        `witnessed` counts, per (task id, channel), the parent's writes in the database when
+        it was stored: another process may have written there, too.
         """
         self._newest = max(self._newest, checkpoint_id)
         node = self._pending.pop(checkpoint_id, None)
@@ -321,6 +325,8 @@ class Facts:
             if parent is not None:
                 self._child(parent, checkpoint_id, ours=False)
             return
+        if witnessed is not None and parent in self._nodes:
+            self._compare(self._nodes[parent], witnessed)
         if node is None:
             node = Node({})
             node.rows = {}
@@ -352,6 +358,17 @@ class Facts:
             return stored
         known, stored = self._latest.get(channel, (None, HELD))
         return stored if put is ABSENT and known == version else HELD
+
+    def _compare(self, node: Node, witnessed: Mapping[tuple[str, str], int]) -> None:
+        """What is known of own writes counts only if the database had no others."""
+        if node.rows is None or node.taken:
+            return
+        known = Counter((row.task_id, row.channel) for row in node.rows.values())
+        if any(witnessed.get(row, 0) != count for row, count in known.items()) or any(
+            row[1] in node.tracked and known.get(row, 0) != count
+            for row, count in witnessed.items()
+        ):
+            node.rows = node.read = None
 
     def _child(self, parent: str, child: str, *, ours: bool) -> None:
         node = self._nodes.get(parent)
