@@ -27,8 +27,10 @@ __all__ = ["Identity", "aidentity_of", "identity_of"]
 _FILES = Statement("PRAGMA database_list", {})
 _SERVER = (
     "SELECT (SELECT system_identifier::text FROM pg_control_system()), "
-    "current_database()::text, current_schema()::text"
+    "(SELECT oid::text FROM pg_database WHERE datname = current_database()) AS database, "
+    "to_regclass('checkpoints')::oid::text AS checkpoints"
 )
+"""The table itself counts, not a schema's name: a search path may find it in any of several."""
 
 
 class Identity(NamedTuple):
@@ -85,6 +87,9 @@ def _of_file(databases: Any) -> Identity:
 
 
 def _of_server(names: list[Any], info: Any) -> Identity:
+    if None in names:
+        msg = f"the database has no table of checkpoints, or does not tell of it: {names}"
+        raise LookupError(msg)
     host = info.host or ""
     where = _machine() if _is_local(host) else ""
     parts = ("postgres", *map(str, names), where, host.lower(), str(info.port))

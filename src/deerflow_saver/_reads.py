@@ -176,7 +176,7 @@ def _reading(
         # A sync reader must never wait for a task of a loop that may be its own
         flight_key=(face, key, cid, channels, token),
         plain_seeds=core.traits.plain_seeds,
-        shares=core.sharing is not None and core.sharing.fenced,
+        shares=core.sharing is not None,
         by_task=core.traits.by_task and core.walker.paths is None,
     )
 

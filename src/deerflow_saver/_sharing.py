@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,6 +32,9 @@ __all__ = ["Home", "Sharing"]
 
 logger = logging.getLogger("deerflow_saver")
 
+_AGAIN_SECONDS = 30.0
+"""How long a database that did not tell who it is is not asked again, except to forget."""
+
 
 class Home:
     """What a wrapper and its clones know about their database's place in the store."""
@@ -38,10 +42,10 @@ class Home:
     def __init__(self, prefix: str | None) -> None:
         """`prefix` if the user named the database."""
         self.identity = None if prefix is None else Identity(prefix, b"")
-        self.lost = False
-        """Whether the database did not tell who it is."""
+        self.asked_again = 0.0
+        """When (`time.monotonic`) a database that did not tell who it is may be asked again."""
         self.owes = False
-        """Whether something was to be forgotten before the database could be asked."""
+        """Whether something was to be forgotten before the database had told who it is."""
 
 
 class Sharing:
@@ -97,38 +101,48 @@ class Sharing:
 
     def _perform(self, request: Any) -> Plan[Any]:
         try:
-            identity = yield from self._identity()
+            identity = yield from self._identity(urgent=isinstance(request, Forget))
             if identity is None:
                 return None
+            if self._home.owes:
+                self._home.owes = False
+                self._store.owe(Purge(identity.prefix, None))
             if isinstance(request, Forget):
                 return (yield "store", Purge(identity.prefix, request.thread_id))
             codec = self._codec_of(identity)
-            if codec is None:
-                return None
             if isinstance(request, Publish):
-                return (yield "store", self._packed(codec, identity.prefix, request))
+                return codec and (yield "store", self._packed(codec, identity.prefix, request))
+            if codec is None:  # what others forget counts all the same
+                found = yield "store", Look(identity.prefix, request.place.thread_id)
+                return found and Told(found.epoch, {})
             return (yield from self._told(codec, identity.prefix, request))
         except Exception:  # noqa: BLE001 - what fails here is ours
             self._core.shared.failed()
             return None
 
-    def _identity(self) -> Plan[Identity | None]:
-        """Who the database is, asked once."""
+    def _identity(self, *, urgent: bool) -> Plan[Identity | None]:
+        """Who the database is: asked until it tells, now and then or for what is `urgent`."""
         home = self._home
-        if home.identity is None and not home.lost:
-            try:
-                found = yield "identity", None
-            except Exception:
-                home.lost = True
+        if home.identity is not None:
+            return home.identity
+        if not urgent and time.monotonic() < home.asked_again:
+            return None
+        try:
+            found = yield "identity", None
+        except BaseException as error:
+            home.owes = home.owes or urgent
+            if not isinstance(error, Exception):
+                raise
+            if not home.asked_again:
                 logger.warning(
-                    "the database did not tell who it is, so its histories are not shared: "
-                    "give the wrappers of this database a key_prefix of its own",
+                    "the database did not tell who it is, so its histories are not shared for "
+                    "now: if that goes on, give the wrappers of this database a key_prefix of "
+                    "its own",
                     exc_info=True,
                 )
-            else:
-                if home.owes:
-                    self._store.owe(Purge(found.prefix, None))
-                home.identity = home.identity or found
+            home.asked_again = time.monotonic() + _AGAIN_SECONDS
+            return None
+        home.identity = home.identity or found
         return home.identity
 
     def _codec_of(self, identity: Identity) -> Codec | None:

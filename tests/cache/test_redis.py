@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from contextvars import Context
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
+from unittest.mock import Mock
 
+import psycopg
 import pytest
 import redis
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
+from psycopg.rows import dict_row
 
 from deerflow_saver import (
     CachedHistorySaver,
@@ -349,7 +357,6 @@ def test_without_a_guard_nothing_is_shared_and_delta_writes_end_the_epoch(pair: 
     free = worker(pair.savers[1], pair.url, guard="off")
     free.get_tuple(pair.line.config())
     assert same(pair.line, free)
-    assert free.cache_info().shared == 0
     pair.a.get_tuple(pair.line.config())
     assert same(pair.line, pair.a, pair.line.ids)
     free.put_writes(*pair.line.write_arguments(["late"], checkpoint_id=pair.line.ids[2]))
@@ -358,6 +365,64 @@ def test_without_a_guard_nothing_is_shared_and_delta_writes_end_the_epoch(pair: 
     alone = Line(free)
     alone.grow(3)
     assert [pair.client.hkeys(key) for key in pair.hashes] == [[b"e"]]
+
+
+def test_without_a_guard_what_others_forget_is_forgotten_too(pair: Pair) -> None:
+    pair.line.grow(6)
+    for free in (worker(pair.savers[1], pair.url, guard=guard) for guard in ("off", "observe")):
+        free.get_tuple(pair.line.config())
+        assert same(pair.line, free, pair.line.ids)
+        with allow_non_head_writes(reason="a test"):
+            pair.line.write(["late"], checkpoint_id=pair.line.ids[2])
+        assert same(pair.line, free, pair.line.ids)
+    pair.a.delete_thread(pair.line.thread_id)
+    assert same(pair.line, free, pair.line.ids)
+
+
+def test_a_saver_of_another_kind_forgets_what_others_forget(pair: Pair) -> None:
+    class Foreign(SqliteSaver):
+        def get_tuple(self, config: Any) -> Any:
+            return super().get_tuple(config)
+
+    line = Line(worker(pair.savers[0], pair.url, key_prefix="one"))
+    line.grow(6)
+    foreign = worker(Foreign(pair.savers[1].conn), pair.url, key_prefix="one")
+    assert same(line, foreign, line.ids)
+    line.saver.delete_thread(line.thread_id)
+    assert same(line, foreign, line.ids)
+
+
+# -- two writers on one head -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_what_another_worker_wrote_on_the_head_counts_whoever_puts_its_child(
+    on_every_saver: Pair, *, reads: bool
+) -> None:
+    pair = on_every_saver
+    pair.line.grow(4)
+    b = worker(pair.savers[1], pair.url)
+    if reads:
+        Context().run(b.get_tuple, pair.line.config())
+    ids = pair.line.ids
+    Context().run(Line(b, pair.line.thread_id, "", ids).write, ["another's"])
+    Context().run(pair.line.grow, 2)
+    assert same(pair.line, pair.a, ids)
+    assert same(pair.line, pair.cold(), ids)
+    assert same(pair.line, b, ids)
+
+
+def test_a_late_write_counts_though_its_child_was_only_read_from_redis(pair: Pair) -> None:
+    pair.line.grow(6)
+    *_, parent, child = pair.line.ids
+    b = worker(pair.savers[1], pair.url)
+    pair.line.history(b, child)
+    b.get_tuple(pair.line.config(parent))
+    assert same(pair.line, b, [child])
+    b._self_core.shared.cache.store.breaker.failed()  # type: ignore[attr-defined]
+    with allow_non_head_writes(reason="a test"):
+        Line(b, pair.line.thread_id).write(["late"], checkpoint_id=parent)
+    assert same(pair.line, b, [child])
 
 
 # -- Redis itself ------------------------------------------------------------------------------
@@ -489,6 +554,49 @@ def test_the_prefix_is_the_opened_databases_and_holds_no_credential(
         assert second.inner is single
 
 
+def test_a_database_that_does_not_tell_who_it_is_at_first_forgets_all_the_same(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.line.grow(6)
+    assert same(pair.line, pair.a)
+    b = worker(pair.savers[1], pair.url)
+    with monkeypatch.context() as patched:
+        patched.setattr("deerflow_saver._sharing.identity_of", Mock(side_effect=OSError))
+        pair.line.history(b)
+        b.delete_thread(pair.line.thread_id)
+    Line(b).grow(1)
+    b._self_core.shared.home.asked_again = 0.0
+    Line(b).grow(1)
+    assert same(pair.line, pair.a, pair.line.ids)
+
+
+def test_a_table_is_the_same_by_whichever_search_path_it_is_found(
+    storage: Storage, redis_database: str
+) -> None:
+    def opened(path: str) -> CachedHistorySaver:
+        options: Any = {"autocommit": True, "row_factory": dict_row}
+        connection = psycopg.connect(storage.postgres_uri, **options)
+        connection.execute(f"SET search_path TO {path}")
+        closing.callback(connection.close)
+        saver = PostgresSaver(connection)
+        if "," not in path:
+            saver.setup()
+        return worker(saver, redis_database)
+
+    with ExitStack() as closing:
+        with psycopg.connect(storage.postgres_uri, autocommit=True) as connection:
+            for name in ("none", "one", "two"):
+                connection.execute(f"CREATE SCHEMA {name}")
+        first, second = opened("one"), opened("two")
+        workers = [first, second, opened("none, one"), opened("none, two")]
+        for saver in workers:
+            Line(saver).grow(2)
+        names = [saver._self_core.shared.home.identity.prefix for saver in workers]
+        assert names[0] == names[2]
+        assert names[1] == names[3]
+        assert names[0] != names[1]
+
+
 def test_a_named_database_is_called_by_its_name(pair: Pair) -> None:
     Line(worker(pair.savers[0], pair.url, key_prefix="orders")).grow(2)
     assert all(key.startswith(b"deerflow-saver:1:orders:") for key in pair.client.scan_iter())
@@ -510,6 +618,35 @@ def test_a_named_database_is_called_by_its_name(pair: Pair) -> None:
 def test_nonsense_is_refused_when_it_is_made(url: str, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfigError):
         RedisHistoryCache.from_url(url, **options)
+
+
+def test_readers_wait_for_a_connection(pair: Pair) -> None:
+    pair.line.grow(6)
+    for url in (pair.url, f"{pair.url}?max_connections=1"):
+        b = cold(pair.line, pair.savers[1], url, max_connections=1)
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(lambda _, b=b: same(pair.line, b), range(64)))
+        assert b.cache_info().outages == 0
+
+
+async def test_tasks_wait_for_a_connection(storage: Storage, redis_database: str) -> None:
+    async with (
+        ASYNC[0].aopen(storage) as saver,
+        RedisHistoryCache.from_url(redis_database, timeout=2.0, max_connections=1) as cache,
+    ):
+        line = Line(CachedHistorySaver(saver, cache))
+        await line.agrow(6)
+        await asyncio.gather(*(line.ahistory() for _ in range(32)))
+        assert line.saver.cache_info().outages == 0
+
+
+def test_a_name_that_is_no_text_is_no_outage(pair: Pair) -> None:
+    pair.line.grow(2)
+    asked = pair.line.config("\udc80")
+    for saver in (pair.a, pair.a.inner):
+        with pytest.raises(UnicodeEncodeError):
+            saver.get_delta_channel_history(config=asked, channels=["log"])
+    assert pair.a.cache_info().outages == 0
 
 
 def test_a_cache_shows_where_it_is_and_no_password() -> None:
