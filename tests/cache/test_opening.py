@@ -41,7 +41,9 @@ def test_redis_may_be_a_socket_or_behind_tls(url: str) -> None:
     [
         "memcached://x", "nothing", "", "memory://?ttl=5", "memory://?bytes=many",
         "memory://host", "redis://x?bytes=-1", "redis://x?ttl=soon", "memory://?size=4",
-        "redis://x?tll=5", "unix:///tmp/x?tll=5", "rediss://x?tll=5",
+        "unix:///tmp/x?tll=5", "rediss://x?tll=5",
+        "redis://[::1", "redis://x?tll=5", "redis://x?decode_responses=true", "redis://x?rest=inf",
+        "redis://x?timeout=nan", "redis://x?ttl=99999999999", "redis://x?ssl_cert_reqs=none",
     ],
 )  # fmt: skip
 def test_other_addresses_are_refused(url: str) -> None:

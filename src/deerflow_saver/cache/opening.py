@@ -32,7 +32,11 @@ def open_cache(url: str, *, secret: str | bytes = "") -> MemoryHistoryCache:
         ImportError: redis-py is needed and not installed.
 
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        msg = f"not an address of a cache: {error}"
+        raise InvalidConfigError(msg) from None
     if parts.scheme not in {"memory", *_REDIS}:
         scheme = f"{parts.scheme}://" if parts.scheme else "an address without a scheme"
         msg = f"a cache is memory://?bytes=... or redis://host:port/number, not {scheme}"

@@ -36,6 +36,8 @@ from deerflow_saver.errors import InvalidConfigError
 __all__ = ["RedisHistoryCache", "RedisStore"]
 
 _FULL, _FOREIGN = "OutOfMemoryError", "WRONGTYPE"
+_DAY, _LONGEST = 86_400, (1 << 31) - 1
+"""Bounds in seconds: of waiting, and of a time to live."""
 Command = tuple[Any, ...]
 
 
@@ -203,7 +205,8 @@ class RedisHistoryCache(SharedHistoryCache):
             timeout: seconds to wait for a connection, and for a reply.
             rest: seconds for which a server that failed is left alone.
             max_bytes: budget of the memory in front, in bytes; 0 disables the cache.
-            max_connections: connections per face and event loop; None: as many as needed.
+            max_connections: connections per face and event loop, for which readers wait up to
+                `timeout`; None: as many as needed.
             secret: any text that all workers have and nobody else who can write to Redis: records
                 carry a digest keyed with it. By default it comes from the password of a Postgres
                 database, by scrypt; without either, a digest only shows accidents.
@@ -213,12 +216,13 @@ class RedisHistoryCache(SharedHistoryCache):
             ImportError: redis-py is not installed.
 
         """
-        if isinstance(ttl, bool) or not isinstance(ttl, int) or ttl < 0:
-            msg = f"ttl must be an int >= 0 (seconds; 0: no expiry), got {ttl!r}"
+        if isinstance(ttl, bool) or not isinstance(ttl, int) or not 0 <= ttl <= _LONGEST:
+            msg = f"ttl must be an int from 0 to {_LONGEST} (seconds; 0: no expiry), got {ttl!r}"
             raise InvalidConfigError(msg)
         for name, value in (("timeout", timeout), ("rest", rest)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-                msg = f"{name} must be a number of seconds > 0, got {value!r}"
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 < value <= _DAY:
+                msg = f"{name} must be a number of seconds > 0 and <= {_DAY}, got {value!r}"
                 raise InvalidConfigError(msg)
         key = secret if isinstance(secret, bytes) else secret.encode()
         clients = Clients(url, timeout, max_connections)

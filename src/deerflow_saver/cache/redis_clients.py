@@ -22,7 +22,7 @@ class Clients:
     Args:
         url: as redis-py reads it.
         timeout: seconds for a connection, and for a reply.
-        max_connections: per client; None for as many as needed.
+        max_connections: per client, and who finds none waits; None for as many as needed.
 
     Raises:
         InvalidConfigError: an address that is none.
@@ -54,16 +54,29 @@ class Clients:
             "sync": Retry(NoBackoff(), 1, (Lost,)),
             "async": redis.asyncio.retry.Retry(NoBackoff(), 1, (Lost,)),
         }
+        parsed: Any = redis.connection.parse_url
         try:
-            self._client = redis.Redis.from_url(url, retry=self._retries["sync"], **self._options)
+            given = parsed(url)
+            self._waits = given.get("max_connections", max_connections) is not None
+            self._client = self._made(redis, "sync")
             pool = self._client.connection_pool
-            # Made, not opened: an option that redis-py does not know would look like an outage
-            pool.connection_class(**pool.connection_kwargs)
-        except (TypeError, ValueError) as error:
+            pool.connection_class(**pool.connection_kwargs)  # knows its options; connects nowhere
+        except (ValueError, TypeError) as error:
             msg = f"not an address of a Redis server: {error}"
             raise InvalidConfigError(msg) from None
+        if "decode_responses" in given:
+            msg = "the cache needs replies as bytes: leave decode_responses out of its address"
+            raise InvalidConfigError(msg)
         self._lock = threading.Lock()
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+
+    def _made(self, module: Any, face: str) -> Any:
+        """A client of `redis` or `redis.asyncio`."""
+        options = {**self._options, "retry": self._retries[face]}
+        if not self._waits:
+            return module.Redis.from_pool(module.ConnectionPool.from_url(self._url, **options))
+        pool = module.BlockingConnectionPool
+        return module.Redis.from_pool(pool.from_url(self._url, timeout=self._timeout, **options))
 
     def pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Send all, then read all replies; an error reply is given, not raised."""
@@ -89,9 +102,7 @@ class Clients:
         with self._lock:
             client = self._by_loop.get(loop)
             if client is None:
-                make = self._redis.asyncio.Redis.from_url
-                client = make(self._url, retry=self._retries["async"], **self._options)
-                self._by_loop[loop] = client
+                client = self._by_loop[loop] = self._made(self._redis.asyncio, "async")
             return client
 
     def close(self) -> None:

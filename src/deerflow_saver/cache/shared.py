@@ -163,6 +163,8 @@ class SharedStore(ABC):
 
     def _failed(self, request: Request, error: Exception) -> None:
         self.owe(request)
+        if isinstance(error, UnicodeEncodeError):
+            return  # a name that is no text, which no store was asked about
         if self.breaker.failed():
             logger.warning(
                 "the shared history cache %s does not answer (%s: %s); the wrapped saver and this "
