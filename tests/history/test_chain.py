@@ -42,7 +42,7 @@ class Thread:
 
     def put(
         self, cid: str, parent: str | None, *, snapshot: Any = None, fresh: bool = True,
-        wrote: bool = True,
+        wrote: bool = True, witnessed: Any = None,
     ) -> None:  # fmt: skip
         clean = self.chain.begin_put(cid)
         self.version += wrote
@@ -56,6 +56,7 @@ class Thread:
                 step=int(cid),
                 depth=1,
                 minted=self.minted(cid) if fresh else None,
+                witnessed=witnessed,
             )
         self.chain.end_put(cid, clean=clean)
 
@@ -472,3 +473,28 @@ def test_garbage_is_collected_only_while_that_helps() -> None:
         chain.noticed(held=held)
         seen.append(chain.collects)
     assert seen == [False, True, True, False, False, False, False, True]
+
+
+def test_a_loop_that_reads_only_histories_walks_twice_and_never_again() -> None:
+    """The first checkpoint was put elsewhere, and its row is never read here."""
+    thread, walked = Thread(), []
+    for cid in range(1, 6):
+        thread.chain.settle()
+        if isinstance(thread.answer(str(cid)), list):
+            walked.append(cid)
+            segment = thread.view.segment()
+            segment.adopt([("t", "c", f"w{i}") for i in range(1, cid)])
+            thread.chain.remember(thread.view, str(cid), "c", Position(segment, cid - 1))
+        thread.write(str(cid), f"w{cid}")
+        thread.put(str(cid + 1), str(cid))
+    assert walked == [1, 2]
+    assert thread.answer("6") == (None, ["w1", "w2", "w3", "w4", "w5"])
+
+
+def test_other_writes_in_the_database_take_what_is_known_of_a_checkpoint() -> None:
+    for others, final in (({}, True), ({("another", "c"): 1}, False)):
+        thread = line(2)
+        thread.write("2", "x", task="mine")
+        mine = {("mine", "c"): 1, ("mine", "no delta"): 1}
+        thread.put("3", "2", witnessed={**mine, **others})
+        assert isinstance(thread.answer("3"), tuple) is final

@@ -170,6 +170,7 @@ class Chain(Facts):
         position = self._extended(view, position, channel, path, fetched)
         if checkpoint_id not in self._nodes:
             view.direct[checkpoint_id, channel] = position
+            self._newest = max(self._newest, checkpoint_id)
         return position
 
     def _parent(

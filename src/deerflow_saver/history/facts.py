@@ -388,7 +388,8 @@ class Facts:
         if checkpoint_id in self._children or (node and checkpoint_id != self._newest):
             self.clear()
             return Writing(None, self.generation, late=True)
-        if node is None and checkpoint_id in self._unrecorded:
+        if node is None and (checkpoint_id in self._unrecorded or checkpoint_id == self._newest):
+            # Put, or read, here: it is the head, but not all of its writes are known
             return Writing(None, self.generation)
         if node is None:
             # Either its own put is still under way, or it is an old checkpoint unknown
