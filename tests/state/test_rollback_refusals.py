@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
+import os
 import pickle
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from deerflow_saver import CachedHistorySaver
 from deerflow_saver.errors import CheckpointModeMismatchError, InvalidConfigError
@@ -22,6 +25,7 @@ from deerflow_saver.state import (
     restore,
 )
 from support.agent_in_modes import Agent
+from support.ciphers import Rotation
 from support.modes import thread
 from support.rollback_threads import RUN, TURN, Stopping, cancel, make, shown
 from support.savers import SaverCase, Storage, every_sync_case
@@ -54,6 +58,36 @@ def test_without_a_saver_a_point_or_a_capture_nothing_is_done(
     assert "could not be captured" in caplog.text
     assert shown(agent) == left
     assert capture_rollback_point(bare, thread()) is None
+
+
+class Vague(JsonPlusSerializer):
+    """A value is stored in another way each time."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        return f"vague {os.urandom(4).hex()}", pickle.dumps(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        return pickle.loads(data[1])
+
+
+@pytest.mark.parametrize("mode", ["full", "delta"])
+@pytest.mark.parametrize("serde", [EncryptedSerializer(Rotation()), Vague()], ids=["cipher", "own"])
+def test_a_thread_that_is_as_it_was_stays_so_however_its_values_are_stored(
+    mode: str, serde: Any
+) -> None:
+    agent = Stopping(mode, CachedHistorySaver(InMemorySaver(serde=serde)))
+    make(agent, "interrupted")
+    point, before = capture_rollback_point(agent.accessor, thread()), shown(agent)
+    waiting = agent.accessor.get(thread())
+    assert restore(agent.accessor, point)
+    assert agent.accessor.get(thread()) == waiting
+    cancel(agent, TURN, "after")
+    assert restore(agent.accessor, point)
+    restored = agent.accessor.get(thread())
+    assert restored.config != waiting.config
+    assert restore(agent.accessor, point)
+    assert agent.accessor.get(thread()) == restored
+    assert shown(agent) == before
 
 
 async def test_nothing_is_captured_of_an_empty_thread() -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.pregel._algo import task_path_str
 
+from deerflow_saver._serde import plain_serde
 from deerflow_saver.state.linear_copy import NULL_TASK_ID
 from deerflow_saver.state.questions import Task, Unanswerable, interrupt_id, number_of
 
@@ -125,12 +126,38 @@ def _listed(value: Any) -> Any:
 
 
 def same_writes(serde: Any, left: Pending, right: Pending) -> bool:
-    """Whether two checkpoints have the same pending writes, in whatever order of the tasks."""
-    return _stored(serde, left) == _stored(serde, right)
+    """Whether two checkpoints have the same pending writes, in whatever order of the tasks.
+
+    Values are the same if they are equal, or stored alike: ciphers, sets and pickles may store
+    one value in several ways, and not every object knows its equals.
+    """
+    ours, theirs = _in_order(left), _in_order(right)
+    return ours.keys() == theirs.keys() and all(
+        _channels(ours[task_id]) == _channels(theirs[task_id])
+        and all(
+            _same_value(plain_serde(serde), one, other)
+            for (_, one), (_, other) in zip(ours[task_id], theirs[task_id], strict=True)
+        )
+        for task_id in ours
+    )
 
 
-def _stored(serde: Any, pending: Pending) -> dict[str, list[tuple[str, Any]]]:
+def _in_order(pending: Pending) -> dict[str, list[tuple[str, Any]]]:
+    """Each task's writes by channel; several to one channel stay in their order."""
     return {
-        task_id: sorted((channel, serde.dumps_typed(value)) for channel, value in writes)
+        task_id: sorted(writes, key=lambda write: write[0])
         for task_id, writes in _by_task(pending).items()
     }
+
+
+def _channels(writes: list[tuple[str, Any]]) -> list[str]:
+    return [channel for channel, _ in writes]
+
+
+def _same_value(serde: Any, one: Any, other: Any) -> bool:
+    if serde.dumps_typed(one) == serde.dumps_typed(other):
+        return True
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001 - arrays and other objects raise what they like
+        return False
