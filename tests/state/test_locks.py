@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import logging
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -198,6 +199,50 @@ async def test_a_cancelled_waiter_leaves_the_queue_and_a_cancelled_holder_lets_g
             await task
     assert await atake(lock) == "t"
     assert len(lock) == 0
+
+
+def close_over(held: Callable[[], Any]) -> None:
+    """Close a loop while one of its tasks stays in the middle of `held`."""
+    loop = asyncio.new_event_loop()
+    entered = asyncio.Event()
+
+    async def stays() -> None:
+        async with held():
+            entered.set()
+            await asyncio.Event().wait()
+
+    async def begin() -> asyncio.Task[None]:
+        task = asyncio.create_task(stays(), context=contextvars.Context())
+        await entered.wait()
+        return task
+
+    task: Any = loop.run_until_complete(begin())
+    loop.close()
+    task._log_destroy_pending = False
+    del task
+    gc.collect()
+
+
+def test_a_loop_that_is_closed_over_a_holder_leaves_the_lock_free(make: Make) -> None:
+    lock = make()
+    elsewhere(lambda: close_over(lambda: lock.ahold("t")))
+    assert len(lock) == 0
+    assert lock.holder("t") is None
+    assert take(make(), seconds=30) == take(lock, seconds=0) == "t"
+
+
+async def test_a_stream_that_is_closed_over_its_block_lets_go(make: Make) -> None:
+    lock = make()
+
+    async def stream() -> AsyncIterator[int]:
+        async with lock.ahold("t"):
+            yield 1
+
+    items = stream()
+    assert await anext(items) == 1
+    await items.aclose()  # type: ignore[attr-defined]
+    assert len(lock) == 0
+    assert await apart(atake(make(), seconds=30)) == "t"
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])

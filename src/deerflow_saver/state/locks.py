@@ -102,11 +102,18 @@ class ProcessThreadLock:
         """`hold` for an `async with` block; waiting does not block the loop."""
         hold = Hold(self, thread_id, owner)
         await adrive(self._enter(hold, self._patience(timeout)), self.acalls())
+        abandoned = False
         try:
             yield hold
+        except GeneratorExit:  # its loop was closed before it ended, or its stream was
+            abandoned = True
+            raise
         finally:
-            # Letting go comes to its end, whoever cancels the block
-            await asyncio.shield(asyncio.ensure_future(self._aleave(hold)))
+            if abandoned:
+                self._abandon(hold)
+            else:
+                # Letting go comes to its end, whoever cancels the block
+                await asyncio.shield(asyncio.ensure_future(self._aleave(hold)))
 
     async def _aleave(self, hold: Hold) -> None:
         await adrive(self._leave(hold), self.acalls())
@@ -136,8 +143,19 @@ class ProcessThreadLock:
         try:
             yield from self.leaving(hold)
         finally:
-            self._holds.pop(hold.thread_id, None)
-            self._queue.release(hold.thread_id)
+            self._free(hold)
+
+    def _abandon(self, hold: Hold) -> None:
+        """Let go where nothing can be awaited any more."""
+        hold.active = False
+        try:
+            self.abandoning(hold)
+        finally:
+            self._free(hold)
+
+    def _free(self, hold: Hold) -> None:
+        self._holds.pop(hold.thread_id, None)
+        self._queue.release(hold.thread_id)
 
     def _refuse_reentry(self, hold: Hold) -> None:
         """Whatever runs in the context of a holder runs on its behalf."""
@@ -159,6 +177,9 @@ class ProcessThreadLock:
     def leaving(self, _hold: Hold) -> Plan[None]:
         """Give back what `reaching` took."""
         yield from ()
+
+    def abandoning(self, _hold: Hold) -> None:
+        """Give it back at once, without awaiting anything."""
 
     def checking(self, _hold: Hold) -> Plan[None]:
         """Within a process nothing gets lost."""

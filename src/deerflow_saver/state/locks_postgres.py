@@ -97,6 +97,11 @@ class PostgresThreadLock(ProcessThreadLock):
                 hold.owner,
             )
 
+    def abandoning(self, hold: Hold) -> None:
+        """End the session, and with it the lock."""
+        connection, hold.session = hold.session, None
+        connection.pgconn.finish()  # what `close` comes down to, which would have to be awaited
+
     def checking(self, hold: Hold) -> Plan[None]:
         """The lock is held as long as its session answers."""
         try:
