@@ -359,6 +359,48 @@ def test_awkward_json_is_stored_as_it_is_or_refused(service: Service) -> None:
     assert 0 < stored < len(AWKWARD)
 
 
+UNREPEATABLE = (
+    "NaN",
+    '{"limit": NaN, "keep": NaN, "values": NaN, "message_ids": NaN}',
+    r'{"limit": "\ud800", "keep": "\ud800", "values": "\ud800", "message_ids": "\ud800"}',
+    r'{"\ud800": 1}',
+    r'{"before": "\ud800"}',
+    r'{"values": {}, "checkpoint_id": "\ud800"}',
+    r'{"values": {"\ud800": 1}}',
+    r'{"message_ids": ["a-0"], "thread_id": "\ud800"}',
+    '{"limit": ' + "[" * 900 + "]" * 900 + "}",
+    '{"limit": ' + '{"a": ' * 900 + "1" + "}" * 900 + "}",
+)
+
+
+@pytest.mark.parametrize("route", ["state", "history", "branches", "compact"])
+def test_what_an_answer_cannot_repeat_is_refused_all_the_same(service: Service, route: str) -> None:
+    service.turns("1", "0")
+    before = service.get("1").json()
+    for body in UNREPEATABLE:
+        answer = service.client.post(
+            f"/threads/1/{route}", content=body, headers={"Content-Type": "application/json"}
+        )
+        assert answer.status_code in {400, 404, 409, 422}, (body[:60], answer.text)
+        assert answer.json()["detail"]
+    answer = service.client.post(
+        f"/threads/1/{route}", content=b"\xff", headers={"Content-Type": "text/plain"}
+    )
+    assert answer.status_code in {415, 422}, answer.text
+    assert service.get("1").json() == before
+
+
+def test_a_refusal_says_what_it_refuses(service: Service) -> None:
+    service.turns("1", "0")
+    answer = service.client.post(
+        "/threads/1/history",
+        content=r'{"limit": NaN, "before": {"\ud800": [Infinity, "\ud800b"]}}',
+        headers={"Content-Type": "application/json"},
+    )
+    found = {problem["loc"][-1]: problem["input"] for problem in answer.json()["detail"]}
+    assert found == {"limit": "nan", "before": {"?": ["inf", "?b"]}}
+
+
 def test_a_turn_many_pages_back_is_found(service: Service) -> None:
     service.turns("1", *map(str, range(9)))
     made = service.post("1", "branches", message_ids=["a-1"]).json()

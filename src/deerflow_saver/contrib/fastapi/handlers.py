@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
+from deerflow_saver.contrib.fastapi.quoting import quoted
 from deerflow_saver.errors import (
     CheckpointModeMismatchError,
     CheckpointModeReconfigurationError,
@@ -61,13 +62,17 @@ def install_error_handlers(app: FastAPI) -> None:
         app.add_exception_handler(error, handler)
 
 
+def _answer(content: Any, status: int, **options: Any) -> JSONResponse:
+    return JSONResponse(quoted(content), status, **options)
+
+
 async def _mismatch(request: Request, error: CheckpointModeMismatchError) -> JSONResponse:
     thread_id = error.thread_id or request.path_params.get("thread_id")
-    return JSONResponse({"detail": f"Thread {thread_id}: {error}"}, 409)
+    return _answer({"detail": f"Thread {thread_id}: {error}"}, 409)
 
 
 async def _reconfiguration(_: Request, error: CheckpointModeReconfigurationError) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 503)
+    return _answer({"detail": str(error)}, 503)
 
 
 async def _refused(_: Request, error: RefusedWriteError) -> JSONResponse:
@@ -78,11 +83,11 @@ async def _refused(_: Request, error: RefusedWriteError) -> JSONResponse:
         "checkpoint_id": error.checkpoint_id,
         "head_id": error.head_id,
     }
-    return JSONResponse(conflict, 409)
+    return _answer(conflict, 409)
 
 
 async def _unknown_fields(_: Request, error: UnknownStateFieldError) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 422)
+    return _answer({"detail": str(error)}, 422)
 
 
 async def _not_resumed(_: Request, error: CheckpointResumeError) -> JSONResponse:
@@ -92,23 +97,23 @@ async def _not_resumed(_: Request, error: CheckpointResumeError) -> JSONResponse
         "reason": " ".join(getattr(error, "__notes__", ())),
         "checkpoint_id": error.checkpoint_id,
     }
-    return JSONResponse(refused, 409)
+    return _answer(refused, 409)
 
 
 async def _conflict(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 409)
+    return _answer({"detail": str(error)}, 409)
 
 
 async def _not_compacted(_: Request, error: ContextCompactionFailed) -> JSONResponse:
     # Why is the summariser's affair, and nothing for a client
     logger.error("a thread could not be compacted", exc_info=error)
-    return JSONResponse({"detail": "Failed to compact thread context."}, 500)
+    return _answer({"detail": "Failed to compact thread context."}, 500)
 
 
 async def _not_found(_: Request, error: ThreadCheckpointNotFoundError) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 404)
+    return _answer({"detail": str(error)}, 404)
 
 
 async def _locked(_: Request, error: ThreadLockTimeoutError | ThreadLockLostError) -> JSONResponse:
     busy = {"detail": f"Thread {error.thread_id} is busy. Try again."}
-    return JSONResponse(busy, 503, headers={"Retry-After": "1"})
+    return _answer(busy, 503, headers={"Retry-After": "1"})

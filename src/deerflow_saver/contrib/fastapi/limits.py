@@ -6,8 +6,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
+from deerflow_saver.contrib.fastapi.quoting import quoted
 from deerflow_saver.errors import InvalidConfigError
 
 __all__ = ["DEFAULT_MAX_BODY_BYTES", "limited_route"]
@@ -19,7 +21,8 @@ DEFAULT_MAX_BODY_BYTES = 10 * 2**20
 def limited_route(max_bytes: int) -> type[APIRoute]:
     """The class of routes that read no more than `max_bytes` of a body, and answer 413 beyond.
 
-    A dependency would come too late: FastAPI has read the body by then.
+    A dependency would come too late: FastAPI has read the body by then. A refusal quotes what
+    it refuses such that every answer can be sent.
 
     Raises:
         InvalidConfigError: `max_bytes` is no number of bytes.
@@ -35,7 +38,14 @@ def limited_route(max_bytes: int) -> type[APIRoute]:
 
             async def limited(request: Request) -> Response:
                 _refuse_announced(request, max_bytes)
-                return await handle(Request(request.scope, _counted(request, max_bytes)))
+                try:
+                    return await handle(Request(request.scope, _counted(request, max_bytes)))
+                except RequestValidationError as error:
+                    problems, body = quoted(error.errors()), quoted(error.body)
+                    raise RequestValidationError(problems, body=body) from error
+                except HTTPException as error:
+                    error.detail = quoted(error.detail)
+                    raise
 
             return limited
 
