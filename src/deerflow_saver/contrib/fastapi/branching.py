@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +25,8 @@ from deerflow_saver.state.lineage import SCAN_LIMIT, afind_base_before_message
 from deerflow_saver.state.lineage_errors import CheckpointLineageError
 
 __all__ = ["branch"]
+
+logger = logging.getLogger("deerflow_saver")
 
 _PAGE = 20
 _GONE = "This turn can no longer be branched from."
@@ -90,11 +94,24 @@ async def _written(accessor: Any, config: dict[str, Any], states: list[dict[str,
                 {**config, "configurable": place}, values, as_node="branch"
             )
     except BaseException:
-        # Half a branch would pass for a thread. What somebody else stored there is theirs.
-        if stored is not None:
-            await accessor.checkpointer.adelete_thread(config["configurable"]["thread_id"])
+        # Half a branch would pass for a thread. It is taken back whoever cancels the request
+        await asyncio.shield(asyncio.ensure_future(_taken_back(accessor, config)))
         raise
     return stored
+
+
+async def _taken_back(accessor: Any, config: dict[str, Any]) -> None:
+    """Delete what was stored of the new thread; what somebody else stored there is theirs.
+
+    A call that failed or was cancelled may have stored something, so the head is asked.
+    """
+    try:
+        told = await accessor.aget_metadata(config) or {}
+        if told.items() >= config["metadata"].items():
+            await accessor.checkpointer.adelete_thread(config["configurable"]["thread_id"])
+    except Exception:
+        # The request's own error says more to its client
+        logger.exception("half a branch may be left: %s", config["configurable"]["thread_id"])
 
 
 async def _end_of_turn(accessor: Any, head: Any, answers: set[str], channel: str) -> Any:
