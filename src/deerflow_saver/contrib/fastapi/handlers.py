@@ -24,6 +24,7 @@ from deerflow_saver.state.compaction_errors import (
 )
 from deerflow_saver.state.lock_errors import ThreadLockLostError, ThreadLockTimeoutError
 from deerflow_saver.state.resume_errors import CheckpointResumeError
+from deerflow_saver.state.rollback_errors import RollbackError
 
 __all__ = ["install_error_handlers"]
 
@@ -39,7 +40,7 @@ def install_error_handlers(app: FastAPI) -> None:
     | `CheckpointModeReconfigurationError` | 503 | the text |
     | `RefusedWriteError` (the guard's) | 409 | the text, and fields of their own |
     | `UnknownStateFieldError` | 422 | the text |
-    | `CheckpointResumeError` | 409 | the text, and why |
+    | `CheckpointResumeError`, `RollbackError` | 409 | the text, and why |
     | `ContextCompactionDisabled`, `ContextCompactionBusy` | 409 | the text |
     | `ContextCompactionFailed` | 500 | `Failed to compact thread context.` |
     | `ThreadCheckpointNotFoundError` | 404 | the text |
@@ -51,6 +52,7 @@ def install_error_handlers(app: FastAPI) -> None:
         RefusedWriteError: _refused,
         UnknownStateFieldError: _unknown_fields,
         CheckpointResumeError: _not_resumed,
+        RollbackError: _not_rolled_back,
         ContextCompactionDisabled: _conflict,
         ContextCompactionBusy: _conflict,
         ContextCompactionFailed: _not_compacted,
@@ -91,9 +93,17 @@ async def _unknown_fields(_: Request, error: UnknownStateFieldError) -> JSONResp
 
 
 async def _not_resumed(_: Request, error: CheckpointResumeError) -> JSONResponse:
+    return _not_taken_back(error, "resume_refused")
+
+
+async def _not_rolled_back(_: Request, error: RollbackError) -> JSONResponse:
+    return _not_taken_back(error, "rollback_refused")
+
+
+def _not_taken_back(error: CheckpointResumeError | RollbackError, name: str) -> JSONResponse:
     refused = {
         "detail": str(error),
-        "error": "resume_refused",
+        "error": name,
         "reason": " ".join(getattr(error, "__notes__", ())),
         "checkpoint_id": error.checkpoint_id,
     }
