@@ -356,6 +356,33 @@ def test_a_map_that_selects_a_subgraphs_checkpoint_is_refused() -> None:
     assert config == thread(checkpoint_ns="")
 
 
+@pytest.mark.parametrize("wrap", [CachedHistorySaver, lambda s: s], ids=["refusing", "raw"])
+def test_a_map_selects_what_it_selects_for_a_run(wrap: Wrap) -> None:
+    """LangGraph looks into the map first, if a namespace is named."""
+    agent = Agent("delta", wrap(InMemorySaver()))
+    converse(agent)
+    place, other = (state.config["configurable"]["checkpoint_id"] for state in history(agent)[4:6])
+    names = {"checkpoint_ns": "", "checkpoint_map": {"": place}}
+    for config in (thread(**names), thread(**names, checkpoint_id=other)):
+        run = prepare_run(agent.graph, config, None)
+        assert run.config == thread(checkpoint_ns="")
+        resumed = agent.accessor.get_metadata(thread())
+        assert resumed is not None
+        assert resumed["deerflow_resumed_from"] == place
+    without = thread(checkpoint_map={"": place})
+    assert prepare_run(agent.graph, without, None) == (None, without)
+
+
+def test_a_config_of_a_subgraphs_checkpoint_is_refused() -> None:
+    agent, before = prepared()
+    place = before[5].config["configurable"]["checkpoint_id"]
+    places = {"": place, "sub:1": "x"}
+    config = thread(checkpoint_ns="sub:1", checkpoint_id="x", checkpoint_map=places)
+    with pytest.raises(CheckpointResumeError, match="take a subgraph back by itself"):
+        prepare_run(agent.graph, config, None)
+    assert history(agent) == before
+
+
 def test_an_unknown_strategy_is_refused() -> None:
     agent, before = prepared()
     with pytest.raises(ValueError, match="strategy must be 'linear' or 'fork', got 'both'"):

@@ -12,7 +12,11 @@ from deerflow_saver.state.accessor import CheckpointStateAccessor
 from deerflow_saver.state.compiled import refuse_uncompiled
 from deerflow_saver.state.linear_copy import delta_names
 from deerflow_saver.state.locks import Hold, ThreadLock
-from deerflow_saver.state.resume import alinearize_resume, linearize_resume
+from deerflow_saver.state.resume import (
+    alinearize_resume,
+    linearize_resume,
+    selected_checkpoint,
+)
 
 __all__ = ["PreparedRun", "aprepare_run", "prepare_run"]
 
@@ -78,7 +82,7 @@ def _prepared(
     """An accessor where the run may go back, and a copy of the config to do it with."""
     refuse_uncompiled(graph)
     names = dict(configurable(config))
-    if not names.get("checkpoint_id") or not delta_names(getattr(graph, "channels", {})):
+    if selected_checkpoint(config) is None or not delta_names(getattr(graph, "channels", {})):
         return None, config
     if graph.checkpointer is None or isinstance(graph.checkpointer, bool):
         msg = "the config selects a checkpoint, and the graph has no saver: compile it with one"

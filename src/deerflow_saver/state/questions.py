@@ -19,6 +19,7 @@ from langgraph.types import Command, Interrupt
 from deerflow_saver.state.linear_copy import NULL_TASK_ID
 
 __all__ = [
+    "NOT_OUTPUT",
     "Questions",
     "Task",
     "Unanswerable",
@@ -32,9 +33,8 @@ __all__ = [
 
 _INTERRUPT = "__interrupt__"
 _RESUME = "__resume__"
-_NOT_OUTPUT = frozenset(
-    {_INTERRUPT, _RESUME, "__error__", "__error_source_node__", "__scheduled__"}
-)
+NOT_OUTPUT = frozenset({_INTERRUPT, _RESUME, "__error__", "__error_source_node__", "__scheduled__"})
+"""Channels that a task which has not finished may have written."""
 
 
 Stored = tuple[Any, Any]
@@ -141,7 +141,7 @@ def _asked_again(
 ) -> list[tuple[str, Any]]:
     """The pending writes that make the new task stop where the old one did."""
     answers: list[Any] = next((_listed(v) for channel, v in own if channel == _RESUME), [])
-    if all(channel in _NOT_OUTPUT for channel, _ in own):
+    if all(channel in NOT_OUTPUT for channel, _ in own):
         last = None  # whether the last answer was for this task is not known before it finishes
     again, count = [], 0
     for interrupt in interrupts:

@@ -15,7 +15,13 @@ from langgraph.pregel._algo import task_path_str
 
 from deerflow_saver._serde import plain_serde
 from deerflow_saver.state.linear_copy import NULL_TASK_ID
-from deerflow_saver.state.questions import Task, Unanswerable, interrupt_id, number_of
+from deerflow_saver.state.questions import (
+    NOT_OUTPUT,
+    Task,
+    Unanswerable,
+    interrupt_id,
+    number_of,
+)
 
 __all__ = ["TaskWrites", "Tasks", "reattached", "same_writes"]
 
@@ -100,7 +106,13 @@ def _asked_again(
     *,
     answered: bool,
 ) -> list[tuple[str, Any]]:
-    """A task's writes, with the ids that its interrupts have in the copy."""
+    """A task's writes, with the ids that its interrupts have in the copy.
+
+    What a finished task had asked waits no more, so nobody asks for its id: a subgraph that has
+    asked and finished cannot tell it either.
+    """
+    if any(channel not in NOT_OUTPUT for channel, _ in writes):
+        return writes
     given: Any = next((value for channel, value in writes if channel == _RESUME), [])
     answers = (len(given) if isinstance(given, list) else 1) + answered
 

@@ -23,7 +23,13 @@ from deerflow_saver.state.locks import Hold, ThreadLock, aholding, holding
 from deerflow_saver.state.resume_errors import resume_error
 from deerflow_saver.state.steps import RUNTIME, async_steps, sync_steps
 
-__all__ = ["LinearizedResume", "Strategy", "alinearize_resume", "linearize_resume"]
+__all__ = [
+    "LinearizedResume",
+    "Strategy",
+    "alinearize_resume",
+    "linearize_resume",
+    "selected_checkpoint",
+]
 
 Strategy = Literal["linear", "fork"]
 STRATEGIES: tuple[str, ...] = ("linear", "fork")
@@ -98,11 +104,21 @@ def _goes_back(accessor: Any, config: RunnableConfig) -> bool:
     refuse_graph(accessor)
     if accessor.checkpointer is None or accessor.mode != "delta":
         return False
-    names = config.get("configurable")
-    if not isinstance(names, dict) or names.get("checkpoint_ns"):
-        return False
-    selected = names.get("checkpoint_id")
-    return isinstance(selected, str) and bool(selected)
+    return selected_checkpoint(config) is not None
+
+
+def selected_checkpoint(config: RunnableConfig) -> str | None:
+    """The checkpoint of the root graph that a run with `config` begins at; None for the head.
+
+    A map counts for more than an id, but only if a namespace is named as well; that of a
+    subgraph is not where a run begins (`PregelLoop.__init__`).
+    """
+    names = configurable(config)
+    places, checkpoint_ns = names.get("checkpoint_map") or {}, names.get("checkpoint_ns")
+    found = None if checkpoint_ns else names.get("checkpoint_id")
+    if checkpoint_ns is not None and "" in places:
+        found = places[""]
+    return found if isinstance(found, str) and found else None
 
 
 def _leaves_it(config: RunnableConfig, strategy: Strategy, run_id: str | None) -> bool:
@@ -119,7 +135,7 @@ def _leaves_it(config: RunnableConfig, strategy: Strategy, run_id: str | None) -
         "strategy, or a newer LangGraph.",
         run_id=run_id,
         thread_id=str(names.get("thread_id")),
-        checkpoint_id=str(names.get("checkpoint_id")),
+        checkpoint_id=str(selected_checkpoint(config)),
     )
 
 
@@ -141,13 +157,14 @@ def _asked(
             "the root graph alone.",
             run_id=run_id,
             thread_id=str(names["thread_id"]),
-            checkpoint_id=names["checkpoint_id"],
+            checkpoint_id=str(selected_checkpoint(config)),
         )
     # With the msgpack types that the graph's own reads and writes allow
     allow = getattr(accessor.graph, "_apply_checkpointer_allowlist", lambda saver: saver)
     saver = conditional(allow(accessor.checkpointer))
     prepared = with_checkpoint_mode(_without_run(config), "delta")
     prepared["configurable"][RUNTIME] = object()
+    prepared["configurable"]["checkpoint_id"] = selected_checkpoint(config)
     return Backwards(accessor.graph, saver, prepared, given, run_id)
 
 
