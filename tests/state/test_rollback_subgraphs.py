@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+from contextlib import suppress
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, Send, interrupt
 
 from deerflow_saver import CachedHistorySaver
 from deerflow_saver.state import (
@@ -149,3 +150,55 @@ def test_a_subgraph_with_a_memory_that_went_on_is_refused(mode: Any) -> None:
     with pytest.raises(RollbackError, match="its subgraph inner keeps its state by itself"):
         restore(accessor, point)
     assert told(accessor.get(thread(), subgraphs=True)) == left
+
+
+def _parallel(mode: str, saver: Any, ran: list[str], failing: list[str]) -> Any:
+    """Two tasks of a subgraph that asks and goes on, which may fail."""
+
+    def after(state: Any) -> Any:
+        name = state["log"][0]
+        if name in failing:
+            raise Stopped
+        ran.append(name)
+        return {"log": [f"after {name}"]}
+
+    def ask(state: Any) -> Any:
+        return {"log": [f"{state['log'][0]} {interrupt(state['log'][0])}"]}
+
+    builder: Any = StateGraph(_schema(mode))
+    builder.add_node("inner", _chain(mode, ("ask", ask), ("after", after)))
+    sends = [Send("inner", {"log": [name]}) for name in ("a", "b")]
+    builder.add_conditional_edges(START, lambda _: sends, ["inner"])
+    return builder.compile(checkpointer=saver)
+
+
+@pytest.mark.parametrize("mode", ["full", "delta"])
+@pytest.mark.parametrize("failing", [[], ["a"]], ids=["finished", "failed later"])
+def test_a_subgraph_that_was_answered_hinders_no_rollback(mode: Any, failing: list[str]) -> None:
+    def answer(graph: Any, *names: str) -> None:
+        asked = graph.get_state(thread()).interrupts
+        answers = {one.id: "yes" for one in asked if one.value in names}
+        with suppress(Stopped):
+            graph.invoke(Command(resume=answers), thread())
+
+    saver, ran, fails = InMemorySaver(), list[str](), list(failing)
+    graph = _parallel(mode, CachedHistorySaver(saver), ran, fails)
+    accessor = CheckpointStateAccessor(graph, saver, mode)
+    graph.invoke({"log": ["in"]}, thread())
+    answer(graph, "a")
+    before = told(accessor.get(thread(), subgraphs=True))
+    point = capture_rollback_point(accessor, thread())
+    graph.invoke({"log": ["new"]}, thread())
+    assert restore(accessor, point)
+    assert told(accessor.get(thread(), subgraphs=True)) == before
+    fails.clear()
+    ran.clear()
+    answer(graph, "b")
+    state = graph.get_state(thread())
+    if state.next:
+        graph.invoke(None, thread())
+        state = graph.get_state(thread())
+    assert not state.next
+    assert {"a yes", "after a", "b yes", "after b"} < set(state.values["log"])
+    assert ran.count("a") == len(failing)
+    assert ran.count("b") == 1

@@ -128,6 +128,15 @@ class Copied(NamedTuple):
     """The subgraphs of its tasks."""
 
 
+class _Inside(NamedTuple):
+    """A subgraph's copy, and the task that the original belongs to."""
+
+    copied: Copied
+    task_id: str
+    goes_on: bool
+    """Whether tasks are left to run there."""
+
+
 def content_of(
     asked: Rollback, graph: Any, point: RollbackPoint, row: Any, head: Any
 ) -> Plan[Content]:
@@ -210,12 +219,14 @@ def with_tasks(
         (_prefix(spaces[0]), _prefix(spaces[1])),
     )
     above = {**metadata.get("parents", {}), checkpoint_ns: checkpoint["id"]}
-    inside = []
+    inside, standing = [], set()
     for stopped in point.subgraphs:
         found = yield from _inside(asked, graph, stopped, (tasks, above), ids)
-        inside += [found] if found is not None else []
+        if found is not None:
+            inside.append(found.copied)
+            standing |= {found.task_id} if found.goes_on else set()
     try:
-        pending = reattached(point.pending_writes, tasks, ids)
+        pending = reattached(point.pending_writes, tasks, ids, standing)
     except Unanswerable as error:
         why = f"{str(error)[:1].upper()}{str(error)[1:]}."
         asked.refuse(f"the question of checkpoint {point.checkpoint_id} cannot be asked again", why)
@@ -232,7 +243,7 @@ def _inside(
     stopped: RollbackPoint,
     above: tuple[Tasks, dict[str, str]],
     ids: dict[str, str],
-) -> Plan[Copied | None]:
+) -> Plan[_Inside | None]:
     """The copy of a subgraph that had stopped, in the namespace of its task's new id."""
     tasks, parents = above
     name, _, task_id = stopped.checkpoint_ns.removeprefix(tasks.spaces[0]).partition(":")
@@ -248,4 +259,7 @@ def _inside(
     told = row.metadata
     metadata = {"source": told.get("source"), "step": told.get("step"), "parents": parents}
     place = f"{tasks.spaces[1]}{name}:{new_id}"
-    return (yield from with_tasks(asked, subgraph, stopped, row, (content, metadata), ids, place))
+    copied = yield from with_tasks(asked, subgraph, stopped, row, (content, metadata), ids, place)
+    old = {**content.scheduling, "id": row.checkpoint["id"]}, row.metadata
+    left = scheduled_tasks(subgraph, old, asked.saver.serde, stopped.checkpoint_ns)
+    return _Inside(copied, task_id, goes_on=bool(left))

@@ -7,7 +7,7 @@ tasks have written stays pending, so it is applied once: when the step ends.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
@@ -54,7 +54,9 @@ class Tasks(NamedTuple):
         return next((new for new, other in self.after.items() if other == task), None)
 
 
-def reattached(pending: Pending, tasks: Tasks, ids: dict[str, str]) -> list[TaskWrites]:
+def reattached(
+    pending: Pending, tasks: Tasks, ids: dict[str, str], standing: Collection[str] = ()
+) -> list[TaskWrites]:
     """What to put on the copy.
 
     Rows of no task of the checkpoint are left out: no reader of it takes them for its state.
@@ -63,6 +65,8 @@ def reattached(pending: Pending, tasks: Tasks, ids: dict[str, str]) -> list[Task
         pending: the pending writes of the checkpoint.
         tasks: its tasks and the copy's.
         ids: from the ids of its subgraphs' interrupts to the new ones; its own are added.
+        standing: tasks that stand in a subgraph whose waiting questions are all in `ids`. What
+            else they had asked was answered, and waits no more.
 
     Raises:
         Unanswerable: an interrupt cannot be asked again.
@@ -80,7 +84,7 @@ def reattached(pending: Pending, tasks: Tasks, ids: dict[str, str]) -> list[Task
             name, path = tasks.before[task_id]
             old, new = tasks.spaces
             spaces = f"{old}{name}:{task_id}", f"{new}{name}:{new_id}"
-            again = _asked_again(writes, spaces, ids, answered=answered)
+            again = _asked_again(writes, spaces, ids, answered=answered, stands=task_id in standing)
             found.append(TaskWrites(new_id, again, task_path_str(path)))
         elif any(channel == _INTERRUPT for channel, _ in writes):
             msg = f"task {task_id}, which asked, is none of the tasks the checkpoint schedules"
@@ -105,6 +109,7 @@ def _asked_again(
     ids: dict[str, str],
     *,
     answered: bool,
+    stands: bool,
 ) -> list[tuple[str, Any]]:
     """A task's writes, with the ids that its interrupts have in the copy.
 
@@ -119,6 +124,8 @@ def _asked_again(
     def renamed(interrupt: Any) -> Any:
         if interrupt.id not in ids:
             number = number_of(interrupt, answers, spaces[0])
+            if number is None and stands:
+                return interrupt
             if number is None:
                 msg = f"interrupt {interrupt.id} was asked by a subgraph that was not captured"
                 raise Unanswerable(msg)
