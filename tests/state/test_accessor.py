@@ -195,6 +195,10 @@ def test_binding_takes_the_frozen_mode_and_contradicts_none() -> None:
         assert CheckpointStateAccessor.bind(compiled("delta"), InMemorySaver()).mode == "delta"
         with pytest.raises(cm.CheckpointModeReconfigurationError):
             CheckpointStateAccessor.bind(compiled("full"), InMemorySaver(), mode="full")
+        with pytest.raises(cm.CheckpointModeReconfigurationError):
+            CheckpointStateAccessor(compiled("full"), InMemorySaver(), "full")
+    with pytest.raises(InvalidConfigError):
+        CheckpointStateAccessor(compiled("full"), InMemorySaver(), "half")  # type: ignore[arg-type]
 
 
 def bound(mode: Any, saver: Any, frequency: int = 3) -> CheckpointStateAccessor:

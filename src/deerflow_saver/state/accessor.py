@@ -55,11 +55,19 @@ class CheckpointStateAccessor:
         checkpointer: where the threads are.
         mode: `"full"` or `"delta"`.
 
+    Raises:
+        InvalidConfigError: `mode` is none.
+        CheckpointModeReconfigurationError: the process is frozen in the other mode.
+
     """
 
     graph: Any
     checkpointer: Any
     mode: CheckpointChannelMode = "full"
+
+    def __post_init__(self) -> None:
+        """Refuse a mode the process does not work in."""
+        self.mode = resolve_checkpoint_channel_mode(self.mode)
 
     @classmethod
     def bind(
@@ -86,14 +94,13 @@ class CheckpointStateAccessor:
 
         """
         refuse_uncompiled(graph)
-        settled = resolve_checkpoint_channel_mode(mode)
         bound = copy.copy(graph)
         # As `compile` does: releases before 1.2.13 walk with the saver as it is here
         allow = getattr(bound, "_apply_checkpointer_allowlist", lambda saver: saver)
         bound.checkpointer = allow(checkpointer)
         if store is not None:
             bound.store = store
-        return cls(graph=bound, checkpointer=checkpointer, mode=settled)
+        return cls(bound, checkpointer, resolve_checkpoint_channel_mode(mode))
 
     # -- reading -----------------------------------------------------------------------------
 
