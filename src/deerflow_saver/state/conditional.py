@@ -112,8 +112,9 @@ class ConditionalSaver(wrapt.BaseObjectProxy[Any]):
         return asyncio.run_coroutine_threadsafe(call, self.__wrapped__.loop).result()
 
     def _self_put(self, name: str, args: Any, kwargs: Any) -> Plan[Any]:
+        # What the guard saw is for a cache to learn from: there is none here
         return guarded_put(
-            self._self_guarded.guard, (name, args, kwargs), lambda *given: _ask(name, *given)
+            self._self_guarded.guard, (name, args, kwargs), lambda *given, **_: _ask(name, *given)
         )
 
     def _self_writes(self, name: str, args: Any, kwargs: Any) -> Plan[Any]:
