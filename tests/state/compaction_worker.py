@@ -1,4 +1,7 @@
-"""Children that compact a thread of a SQLite file and are killed at a storage call."""
+"""Children that compact a thread of a database and are killed at a storage call.
+
+Each argument is `mode-when-at=uri`: of a Postgres database, or the path of a SQLite file.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from deerflow_saver import CachedHistorySaver
@@ -23,9 +27,11 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def compact(path: str) -> None:
-    mode, when, at = Path(path).stem.split("-")
-    with SqliteSaver.from_conn_string(path) as saver:
+def compact(kill: str) -> None:
+    label, _, uri = kill.partition("=")
+    mode, when, at = label.split("-")
+    kind: Any = PostgresSaver if "://" in uri else SqliteSaver
+    with kind.from_conn_string(uri) as saver:
         failing: Any = partial(Faulty, at=int(at), fail=die, afterwards=when == "after")
         # A compaction in full mode goes past the wrapper, which guards delta threads only
         wrapped = CachedHistorySaver(failing(saver)) if mode == "full" else None

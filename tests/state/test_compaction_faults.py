@@ -10,11 +10,13 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from deerflow_saver import CachedHistorySaver, NonHeadWriteError
@@ -31,6 +33,7 @@ from deerflow_saver.state import (
 )
 from deerflow_saver.state.locks import THREAD_LOCK
 from state.chat import Chat, count
+from support.databases import fresh_postgres
 from support.faulty import Faulty
 from support.modes import thread
 from support.savers import SaverCase, Storage, every_async_case, every_sync_case
@@ -45,6 +48,8 @@ every_wrap = pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
 both_modes = pytest.mark.parametrize("mode", ["full", "delta"])
 before_and_after = pytest.mark.parametrize("afterwards", [False, True], ids=["before", "after"])
 COMPACTED = ["q-1", "a-1"]
+CALLS = {"full": 4, "delta": 5}
+"""Of storage, in one compaction; the last is the write."""
 
 
 class Fault(Exception):  # noqa: N818
@@ -129,9 +134,8 @@ def test_a_process_killed_at_a_storage_call_leaves_the_thread_as_before_or_as_af
     tmp_path: Path,
 ) -> None:
     """Kill -9, before and after each call, on a SQLite file."""
-    calls = {"full": 4, "delta": 5}
     copies, histories = [], {}
-    for mode, number in calls.items():
+    for mode, number in CALLS.items():
         origin = tmp_path / f"{mode}.sqlite"
         with SqliteSaver.from_conn_string(str(origin)) as saver:
             chat = Chat(mode, saver)
@@ -141,18 +145,38 @@ def test_a_process_killed_at_a_storage_call_leaves_the_thread_as_before_or_as_af
             for when in ("before", "after"):
                 copies.append(tmp_path / f"{mode}-{when}-{at}.sqlite")
                 shutil.copy(origin, copies[-1])
-    subprocess.run(
-        [sys.executable, HERE / "compaction_worker.py", *copies],
-        check=True,
-        cwd=HERE.parent,
-        timeout=150,
-    )
+    kill([f"{path.stem}={path}" for path in copies])
     results = []
     for path in copies:
         mode = path.stem.split("-")[0]
         with SqliteSaver.from_conn_string(str(path)) as saver:
             results.append(assert_whole(Chat(mode, saver), histories[mode]))
     assert results == [*[False] * 7, True, *[False] * 9, True]
+
+
+def kill(children: list[str]) -> None:
+    """Let children compact, each killed as it says."""
+    worker = [sys.executable, HERE / "compaction_worker.py", *children]
+    subprocess.run(worker, check=True, cwd=HERE.parent, timeout=150)
+
+
+@both_modes
+def test_so_does_one_killed_at_the_write_in_postgres(mode: str, postgres_uri: str) -> None:
+    number = CALLS[mode] - 1
+    with ExitStack() as databases:
+        uris = [databases.enter_context(fresh_postgres(postgres_uri)) for _ in range(2)]
+        histories = []
+        for uri in uris:
+            with PostgresSaver.from_conn_string(uri) as saver:
+                saver.setup()
+                chat = Chat(mode, saver)
+                chat.take(0, 1)
+                histories.append(chat.shown())
+        ends = ("before", "after")
+        kill([f"{mode}-{end}-{number}={uri}" for end, uri in zip(ends, uris, strict=True)])
+        for end, uri, history in zip(ends, uris, histories, strict=True):
+            with PostgresSaver.from_conn_string(uri) as saver:
+                assert assert_whole(Chat(mode, saver), history) == (end == "after")
 
 
 # -- whoever else writes ------------------------------------------------------------------------
