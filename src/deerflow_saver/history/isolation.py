@@ -58,6 +58,7 @@ _FEW = 64
 """Below this many writes and messages, fresh objects cost less than a look at the old ones."""
 _WRITE_BYTES = 220  # the head, list slots and the task id of one write
 _SAMPLED = 16  # so many writes, at most, are weighed for all until all are measured
+_LONG = 64  # items of a list, beyond which a few stand for all
 _GOLDEN = 0.6180339887  # its multiples fall evenly between one another, in step with no pattern
 
 
@@ -510,18 +511,17 @@ _WEIGHED: dict[type, tuple[int, float]] = {}
 
 
 def _weight_of_all(writes: Sequence[Write]) -> int:
-    """Bytes of the writes' containers."""
-    return _weight_of_items([value for _, _, value in writes])
+    """Bytes of the writes' containers: of many from a few, of few by others of their kind."""
+    values = [value for _, _, value in writes]
+    return _sampled(values) if len(values) > _SAMPLED else sum(map(_usual_weight, values))
 
 
-def _weight_of_items(items: Sequence[Any]) -> int:
-    """Bytes of the items' containers: of many from a few, of few by others of their kind."""
+def _sampled(items: Sequence[Any]) -> int:
+    """Bytes of the containers of many items, from a few of them."""
     count = len(items)
-    if count > _SAMPLED:
-        samples = min(_SAMPLED, count // 12)
-        sampled = [items[int(count * (i * _GOLDEN % 1))] for i in range(samples)]
-        return sum(map(_weight, sampled)) * count // samples
-    return sum(map(_usual_weight, items))
+    samples = min(_SAMPLED, count // 12)
+    sampled = [items[int(count * (i * _GOLDEN % 1))] for i in range(samples)]
+    return sum(map(_weight, sampled)) * count // samples
 
 
 def _usual_weight(value: Any) -> int:
@@ -545,7 +545,7 @@ def _weight(value: Any) -> int:
     if kind is dict:
         return size + sum(map(_weight, value.values()))
     if kind is list or kind is tuple:
-        return size + _weight_of_items(value)
+        return size + (_sampled(value) if len(value) > _LONG else sum(map(_weight, value)))
     for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__"):
         part = getattr(value, name, None)
         size += _weight(part) if type(part) is dict else sys.getsizeof(part)
