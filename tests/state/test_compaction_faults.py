@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -36,6 +36,7 @@ from state.chat import Chat, count
 from support.databases import fresh_postgres
 from support.faulty import Faulty
 from support.modes import thread
+from support.racing import Racing
 from support.savers import SaverCase, Storage, every_async_case, every_sync_case
 
 HERE = Path(__file__).parent
@@ -180,26 +181,6 @@ def test_so_does_one_killed_at_the_write_in_postgres(mode: str, postgres_uri: st
 
 
 # -- whoever else writes ------------------------------------------------------------------------
-
-
-class Racing(ProcessThreadLock):
-    """A lock whose holder is overtaken just before it writes."""
-
-    def __init__(self, race: Callable[[], Any]) -> None:
-        super().__init__()
-        self._race = race
-
-    def checking(self, _hold: Hold) -> Plan[None]:
-        yield "race", None
-
-    def calls(self) -> Mapping[str, Callable[[Any], Any]]:
-        return {**super().calls(), "race": lambda _: self._race()}
-
-    def acalls(self) -> Mapping[str, Any]:
-        async def race(_: Any) -> None:
-            await self._race()
-
-        return {**super().acalls(), "race": race}
 
 
 def once(race: Callable[[], Any]) -> Callable[[], Any]:

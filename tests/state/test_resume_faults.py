@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from support.agent_in_modes import Agent
 from support.faulty import Faulty
 from support.kills import Kill, killed
 from support.modes import thread
+from support.racing import Racing
 from support.savers import SYNC_CASES, SaverCase, Storage, every_async_case, every_sync_case
 
 WRAPS: dict[str, Callable[[Any], Any]] = {
@@ -169,26 +170,6 @@ def test_a_process_killed_at_a_storage_call_leaves_the_thread_as_before_or_as_af
 
 
 # -- whoever else writes ----------------------------------------------------------------------
-
-
-class Racing(ProcessThreadLock):
-    """A lock whose holder is overtaken just before it writes."""
-
-    def __init__(self, race: Callable[[], Any]) -> None:
-        super().__init__()
-        self._race = race
-
-    def checking(self, _hold: Hold) -> Plan[None]:
-        yield "race", None
-
-    def calls(self) -> Mapping[str, Callable[[Any], Any]]:
-        return {**super().calls(), "race": lambda _: self._race()}
-
-    def acalls(self) -> Mapping[str, Any]:
-        async def race(_: Any) -> None:
-            await self._race()
-
-        return {**super().acalls(), "race": race}
 
 
 def updates(agent: Agent) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from deerflow_saver.state.locks import THREAD_LOCK
 from support.faulty import Faulty
 from support.kills import Kill, killed
 from support.modes import thread
+from support.racing import Racing
 from support.rollback_threads import AFTER, RUN, TURN, Stopping, cancel, make, shown
 from support.savers import SYNC_CASES, SaverCase, Storage, every_async_case, every_sync_case
 
@@ -162,26 +163,6 @@ def test_a_process_killed_at_a_storage_call_leaves_the_thread_as_it_was_or_resto
 
 
 # -- whoever else writes --------------------------------------------------------------------------
-
-
-class Racing(ProcessThreadLock):
-    """A lock whose holder is overtaken just before it writes."""
-
-    def __init__(self, race: Callable[[], Any]) -> None:
-        super().__init__()
-        self._race = race
-
-    def checking(self, _hold: Hold) -> Plan[None]:
-        yield "race", None
-
-    def calls(self) -> Mapping[str, Callable[[Any], Any]]:
-        return {**super().calls(), "race": lambda _: self._race()}
-
-    def acalls(self) -> Mapping[str, Any]:
-        async def race(_: Any) -> None:
-            await self._race()
-
-        return {**super().acalls(), "race": race}
 
 
 @every_wrap
