@@ -20,10 +20,8 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from deerflow_saver import CachedHistorySaver, NonHeadWriteError
-from deerflow_saver._plan import Plan
 from deerflow_saver.state import (
     ContextCompactionBusy,
-    Hold,
     ProcessThreadLock,
     ThreadLockLostError,
     ThreadLockReentryError,
@@ -36,7 +34,7 @@ from state.chat import Chat, count
 from support.databases import fresh_postgres
 from support.faulty import Faulty
 from support.modes import thread
-from support.racing import Racing
+from support.racing import Lost, Racing
 from support.savers import SaverCase, Storage, every_async_case, every_sync_case
 
 HERE = Path(__file__).parent
@@ -421,12 +419,6 @@ async def test_the_threads_lock_is_held_and_a_hold_is_used_as_it_is() -> None:
 
 @both_modes
 def test_a_lock_that_is_lost_before_the_write_stops_it(mode: Any) -> None:
-    class Lost(ProcessThreadLock):
-        def checking(self, hold: Hold) -> Plan[None]:
-            yield from ()
-            msg = "gone"
-            raise ThreadLockLostError(msg, thread_id=hold.thread_id)
-
     chat = Chat(mode, CachedHistorySaver(InMemorySaver()))
     chat.take(0, 1)
     before = chat.shown()

@@ -13,10 +13,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from deerflow_saver import CachedHistorySaver, NonHeadWriteError
-from deerflow_saver._plan import Plan
 from deerflow_saver.state import (
     CheckpointStateAccessor,
-    Hold,
     ProcessThreadLock,
     ThreadLockLostError,
     ThreadLockTimeoutError,
@@ -28,7 +26,7 @@ from support.agent_in_modes import Agent
 from support.faulty import Faulty
 from support.kills import Kill, killed
 from support.modes import thread
-from support.racing import Racing
+from support.racing import Lost, Racing
 from support.savers import SYNC_CASES, SaverCase, Storage, every_async_case, every_sync_case
 
 WRAPS: dict[str, Callable[[Any], Any]] = {
@@ -276,12 +274,6 @@ def _apart(agent: Agent, config: Any, lock: Any) -> None:
 
 
 def test_a_lock_that_is_lost_before_the_write_stops_it() -> None:
-    class Lost(ProcessThreadLock):
-        def checking(self, hold: Hold) -> Plan[None]:
-            yield from ()
-            msg = "gone"
-            raise ThreadLockLostError(msg, thread_id=hold.thread_id)
-
     agent, names = asking_in_the_past(InMemorySaver())
     before = shown(agent.accessor.checkpointer)
     config = thread(**names)

@@ -12,9 +12,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from deerflow_saver import CachedHistorySaver, NonHeadWriteError
-from deerflow_saver._plan import Plan
 from deerflow_saver.state import (
-    Hold,
     ProcessThreadLock,
     ThreadLockLostError,
     ThreadLockTimeoutError,
@@ -27,7 +25,7 @@ from deerflow_saver.state.locks import THREAD_LOCK
 from support.faulty import Faulty
 from support.kills import Kill, killed
 from support.modes import thread
-from support.racing import Racing
+from support.racing import Lost, Racing
 from support.rollback_threads import AFTER, RUN, TURN, Stopping, cancel, make, shown
 from support.savers import SYNC_CASES, SaverCase, Storage, every_async_case, every_sync_case
 
@@ -246,12 +244,6 @@ async def test_the_threads_lock_is_held_and_a_hold_is_used_as_it_is(head: str) -
 @both_heads
 @both_modes
 def test_a_lock_that_is_lost_before_the_write_stops_it(mode: str, head: str) -> None:
-    class Lost(ProcessThreadLock):
-        def checking(self, hold: Hold) -> Plan[None]:
-            yield from ()
-            msg = "gone"
-            raise ThreadLockLostError(msg, thread_id=hold.thread_id)
-
     saver = InMemorySaver()
     point, _, left = left_by_a_run(mode, saver, head)
     agent = Stopping(mode, CachedHistorySaver(saver))

@@ -1,4 +1,4 @@
-"""A lock whose holder is overtaken: whoever writes meanwhile, without waiting for its turn."""
+"""Locks that keep nobody out: their holder is overtaken, or has lost them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deerflow_saver._plan import Plan
-from deerflow_saver.state import Hold, ProcessThreadLock
+from deerflow_saver.state import Hold, ProcessThreadLock, ThreadLockLostError
 
-__all__ = ["Racing"]
+__all__ = ["Lost", "Racing"]
 
 
 class Racing(ProcessThreadLock):
@@ -29,3 +29,12 @@ class Racing(ProcessThreadLock):
             await self._race()
 
         return {**super().acalls(), "race": race}
+
+
+class Lost(ProcessThreadLock):
+    """A lock that is gone when its holder wants to write."""
+
+    def checking(self, hold: Hold) -> Plan[None]:
+        yield from ()
+        msg = "gone"
+        raise ThreadLockLostError(msg, thread_id=hold.thread_id)
