@@ -18,7 +18,7 @@ from hypothesis import settings
 from deerflow_saver import fixes
 from deerflow_saver.channel_mode import thawed
 from deerflow_saver.fixes import DEFECTS, Patch
-from support.databases import empty_redis, fresh_postgres, numbered_redis
+from support.databases import drop_kept, empty_redis, fresh_postgres, numbered_redis
 from support.savers import Storage
 from support.servers import Servers
 from support.upstream import reloads_what_ran
@@ -56,6 +56,7 @@ def pytest_configure_node(node: WorkerController) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    drop_kept()
     config.stash[SERVERS].close()
 
 

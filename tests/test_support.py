@@ -10,7 +10,7 @@ import redis
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 
-from support.databases import empty_redis, numbered_redis
+from support.databases import empty_redis, fresh_postgres, numbered_redis
 from support.docs import python_blocks, run_blocks
 from support.savers import CASES, SaverCase, Storage, every_async_case, every_sync_case
 from support.servers import POSTGRES_VARIABLE, REDIS_VARIABLE, Servers, redis_server
@@ -27,6 +27,84 @@ def test_postgres_is_a_real_server(postgres_uri: str) -> None:
 def test_each_test_has_a_postgres_of_its_own(turn: int, postgres_database: str) -> None:
     with psycopg.connect(postgres_database) as connection:
         connection.execute("CREATE TABLE mine (turn int)")
+
+
+LEFT = {
+    "a table": "CREATE TABLE mine (turn int)",
+    "a schema": "CREATE SCHEMA mine CREATE TABLE checkpoints (turn int)",
+    "a column": "ALTER TABLE checkpoints ADD COLUMN mine int",
+    "one column less": "ALTER TABLE checkpoint_writes DROP COLUMN task_path",
+    "an index": "CREATE INDEX mine ON checkpoints (thread_id)",
+    "a trigger": "CREATE FUNCTION mine() RETURNS trigger LANGUAGE plpgsql AS 'begin end';"
+    "CREATE TRIGGER mine BEFORE INSERT ON checkpoints EXECUTE FUNCTION mine()",
+    "a migration less": "DELETE FROM checkpoint_migrations WHERE v = 8",
+    "no table": "DROP TABLE checkpoint_blobs",
+    "a setting": "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path TO mine', "
+    "current_database()); END $$",
+}
+TABLES = ["checkpoint_blobs", "checkpoint_migrations", "checkpoint_writes", "checkpoints"]
+
+
+def found(uri: str) -> tuple[list[str], int, int, str]:
+    """Tables, their columns and migrations, what hangs on them, and where they are looked for."""
+    with psycopg.connect(uri) as connection:
+        tables = connection.execute(
+            "SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace "
+            "WHERE relkind = 'r' AND nspname !~ '^(pg_|information_schema)' ORDER BY 1"
+        )
+        names = [name for (name,) in tables]
+        columns = sum(
+            len(connection.execute(f"SELECT * FROM {name}".encode()).description or ())
+            for name in names
+        )
+        (hanging,) = connection.execute(
+            "SELECT (SELECT count(*) FROM pg_index) + (SELECT count(*) FROM pg_trigger)"
+        ).fetchone() or (0,)
+        if "checkpoint_migrations" in names:
+            columns += len(connection.execute("SELECT v FROM checkpoint_migrations").fetchall())
+        (path,) = connection.execute("SHOW search_path").fetchone() or ()
+        return names, columns, hanging, path
+
+
+@pytest.mark.parametrize("left", LEFT.values(), ids=LEFT)
+def test_nothing_that_a_test_left_in_its_postgres_meets_another(
+    left: str, postgres_uri: str
+) -> None:
+    with fresh_postgres(postgres_uri) as uri:
+        empty = found(uri)
+    with fresh_postgres(postgres_uri, set_up=True) as uri:
+        before = found(uri)
+        with psycopg.connect(uri, autocommit=True) as connection:
+            connection.execute(left.encode())
+    assert (empty[0], before[0]) == ([], TABLES)
+    for set_up in (False, True):
+        with fresh_postgres(postgres_uri, set_up=set_up) as again:
+            assert again == uri
+            assert found(again) == (before if set_up else empty)
+
+
+@pytest.mark.parametrize("many", [1, 3000])
+def test_no_row_that_a_test_left_in_its_postgres_meets_another(
+    many: int, postgres_uri: str
+) -> None:
+    with fresh_postgres(postgres_uri, set_up=True) as uri, psycopg.connect(uri) as connection:
+        connection.execute(
+            "INSERT INTO checkpoint_blobs SELECT '1', '', 'c', n::text, 'bytes', "
+            "decode(repeat(md5(n::text), 16), 'hex') FROM generate_series(1, %s) n",
+            (many,),
+        )
+    with fresh_postgres(postgres_uri, set_up=True) as again, psycopg.connect(again) as connection:
+        assert again == uri
+        assert connection.execute("SELECT count(*) FROM checkpoint_blobs").fetchone() == (0,)
+
+
+def test_nobody_stays_in_a_postgres_that_another_test_is_given(postgres_uri: str) -> None:
+    with fresh_postgres(postgres_uri, set_up=True) as uri:
+        lingering = psycopg.connect(uri)
+        lingering.execute("INSERT INTO checkpoint_migrations VALUES (99)")
+    with pytest.raises(psycopg.OperationalError):
+        lingering.execute("SELECT 1")
+    lingering.close()
 
 
 @pytest.mark.parametrize("turn", [1, 2])

@@ -16,7 +16,7 @@ pytest.register_assert_rewrite("guard.verdicts", "guard.processes")
 @pytest.fixture(scope="module")
 def shared_postgres(postgres_uri: str) -> Iterator[str]:
     """The URI of a database that the tests of a module share, one after the other."""
-    with fresh_postgres(postgres_uri) as uri:
+    with fresh_postgres(postgres_uri, set_up=True) as uri:
         yield uri
 
 

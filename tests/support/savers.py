@@ -54,8 +54,8 @@ class Storage:
 
     @cached_property
     def postgres_uri(self) -> str:
-        """A database of this storage's own."""
-        return self._stack.enter_context(fresh_postgres(self._postgres()))
+        """A database of this storage's own, in which `setup` has nothing left to do."""
+        return self._stack.enter_context(fresh_postgres(self._postgres(), set_up=True))
 
     @cached_property
     def memory(self) -> InMemorySaver:
