@@ -13,6 +13,10 @@ PIP := $(PY) -m pip --quiet --disable-pip-version-check
 UV := env -u VIRTUAL_ENV UV_PROJECT_ENVIRONMENT=$(VENV) UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv
 STAMP := $(VENV)/.installed
 
+# Kept even where the shell says otherwise: without bytecode, each of the hundreds of processes that the tests start
+# spends a second and a half of processor time on compiling what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Parallel test processes; 0 runs the suite in one, where `--pdb` and `-s` work.
 WORKERS ?= 2
 # Passed on to pytest, as in `make unit ARGS="-k history -x"`.
