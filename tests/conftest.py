@@ -19,6 +19,7 @@ from deerflow_saver import fixes
 from deerflow_saver.channel_mode import thawed
 from deerflow_saver.fixes import DEFECTS, Patch
 from support.databases import drop_kept, empty_redis, fresh_postgres, numbered_redis
+from support.folders import keep_files_in_memory
 from support.savers import Storage
 from support.servers import Servers
 from support.upstream import reloads_what_ran
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 SERVERS = pytest.StashKey[Servers]()
+
+keep_files_in_memory()
 
 # No run reports to a tracing service, whatever the developer's shell says.
 os.environ["LANGSMITH_TRACING"] = "false"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import psycopg
@@ -12,6 +14,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from support.databases import empty_redis, fresh_postgres, numbered_redis
 from support.docs import python_blocks, run_blocks
+from support.folders import keep_files_in_memory
 from support.savers import CASES, SaverCase, Storage, every_async_case, every_sync_case
 from support.servers import POSTGRES_VARIABLE, REDIS_VARIABLE, Servers, redis_server
 
@@ -233,3 +236,24 @@ def test_an_unrun_block_must_still_compile(tmp_path: Path) -> None:
     page.write_text("<!-- no-run -->\n```python\nx = = 1\n```\n")
     with pytest.raises(SyntaxError):
         run_blocks(page)
+
+
+@pytest.fixture
+def no_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+def test_temporary_files_are_kept_in_memory_where_there_is_room(
+    tmp_path: Path, no_temporary_folder: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tempfile.gettempdir()
+    for folder, room in ((tmp_path / "absent", 0), (tmp_path, 2**80)):
+        keep_files_in_memory(folder, room)
+        assert "TMPDIR" not in os.environ
+    monkeypatch.setenv("TMPDIR", before)
+    keep_files_in_memory(tmp_path, 0)
+    assert tempfile.gettempdir() == before
+    monkeypatch.delenv("TMPDIR")
+    keep_files_in_memory(tmp_path, 0)
+    assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(tmp_path)
