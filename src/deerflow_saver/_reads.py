@@ -196,16 +196,14 @@ def _account(core: Core, key: ChainKey, result: Result) -> None:
 
 def _report(shared: Shared, result: Result, seconds: float) -> None:
     """Tell the hook; whatever a wrapped saver answered, the read goes on."""
-    calls = result.fetches + (result.outcome in {"walk", "bypass"})
+    outcome, hook = result.outcome, shared.on_event
+    calls = result.fetches + (outcome == "walk" or outcome == "bypass")  # noqa: PLR1714 - quicker
     try:
         for channel, entry in result.history.items():
             kind: SeedKind = "missing" if result.missing else "root"
             if "seed" in entry:
                 kind = "snapshot" if isinstance(entry["seed"], _DeltaSnapshot) else "legacy_plain"
             depth, overdue = len(entry["writes"]), channel in result.overdue
-            emit(
-                shared.on_event,
-                HistoryEvent(result.outcome, channel, kind, depth, calls, seconds, overdue),
-            )
+            emit(hook, HistoryEvent(outcome, channel, kind, depth, calls, seconds, overdue))
     except Exception:  # noqa: BLE001 - a history of another shape than LangGraph's
         shared.failed()

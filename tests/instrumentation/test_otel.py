@@ -70,6 +70,18 @@ def test_histograms_have_the_bounds_of_their_units(
     assert collected()["deerflow_saver_read_seconds"].unit == "s"
 
 
+def test_without_histograms_the_rest_is_the_same(collected: Collected) -> None:
+    metrics = OpenTelemetryMetrics(collected.provider, histograms=False)
+    for event in (HIT, WALK, PAST, REFUSAL):
+        metrics(event)
+    assert set(collected()) == {
+        "delta_channel_read_counter",
+        "delta_channel_walk_past_bound_counter",
+        "deerflow_saver_guarded_writes",
+    }
+    assert sum(p.value for p in collected.points("delta_channel_read_counter").values()) == 3
+
+
 def test_a_wrapper_that_is_served_shows_its_cache(
     collected: Collected, metrics: OpenTelemetryMetrics
 ) -> None:
