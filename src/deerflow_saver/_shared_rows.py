@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from deerflow_saver._serde import seal, unseal
 from deerflow_saver.cache.keys import link_field, record_field, seed_field
-from deerflow_saver.cache.records import Codec
+from deerflow_saver.cache.records import Codec, Record
 from deerflow_saver.history.chain import Fetched
-from deerflow_saver.history.facts import ABSENT, HELD, Packed
+from deerflow_saver.history.facts import ABSENT, HELD, Packed, Row
+from deerflow_saver.history.isolation import Write
 from deerflow_saver.history.sharing import News
 
 __all__ = ["PathReader", "fields_of"]
@@ -75,41 +76,68 @@ class PathReader:
         """Fields that are to be removed."""
 
     def read(
-        self, start: str, path: Sequence[tuple[bytes, bytes]], seed: bytes | None
+        self,
+        start: str,
+        path: Sequence[tuple[bytes, bytes]],
+        seed: bytes | None,
+        anchors: Collection[str] = (),
     ) -> Mapping[str, Fetched]:
-        """Per checkpoint what is known of it, ready to compose with."""
+        """Per checkpoint what is known of it, ready to compose with.
+
+        Values are decoded if the path leads to a snapshot, the root or one of `anchors`. Where it
+        does not, the saver will probably be asked for everything: they stay packed until then.
+        """
+        records = self._records_of(start.encode(), path)
+        last, end = next(reversed(records.items()), (start, None))
+        held = None
+        if end is not None and seed is not None and last != start:
+            known = end.stored is not ABSENT and end.stored is not HELD
+            held = self._seed(end.stored, seed) if known else None
+        whole = end is not None and (end.parent is None or end.parent in anchors)
         rows: dict[str, Fetched] = {}
-        name = start.encode()
-        for cid, value in path:
-            found = self._start(cid, value) if cid == name else self._below(cid, value, seed)
-            if found is None:
-                self._discard(cid, link=cid == name)
+        for cid, record in records.items():
+            own = self._writes(record, packed=held is None and not whole)
+            if own is None:
+                self._discard(cid, link=False)
                 break
-            rows[cid.decode()] = found
+            values = {} if cid == start or record.stored is ABSENT else {self._channel: None}
+            rows[cid] = Fetched(record.parent, values, own)
+        if held is not None and last in rows:
+            rows[last] = rows[last]._replace(values={self._channel: held})
         return rows
 
-    def _start(self, cid: bytes, value: bytes) -> Fetched | None:
-        """Of the checkpoint whose history is asked, only the parent is needed."""
-        record = self._records.read(cid, value) or self._links.read(cid, value)
-        return record and Fetched(record.parent, {}, ())
+    def _records_of(self, start: bytes, path: Sequence[tuple[bytes, bytes]]) -> dict[str, Record]:
+        """The path's records, up to whatever cannot be read."""
+        records: dict[str, Record] = {}
+        for cid, value in path:
+            record = self._records.read(cid, value)
+            if cid == start:  # of it, only the parent is needed
+                record = record or self._links.read(cid, value)
+                record = record and record._replace(own=())
+            if record is None:
+                self._discard(cid.decode("utf-8", "replace"), link=cid == start)
+                break
+            records[cid.decode()] = record
+        return records
 
-    def _below(self, cid: bytes, value: bytes, seed: bytes | None) -> Fetched | None:
-        record = self._records.read(cid, value)
-        if record is None:
-            return None
+    def _writes(self, record: Record, *, packed: bool) -> Sequence[Write | Row] | None:
+        """Own writes; None if one of them cannot be decoded."""
+        channel = self._channel
         try:
-            own = [(task, self._channel, self._value(packed)) for task, packed in record.own]
+            if packed:
+                return [
+                    Row("", task, at, channel, self._unsealed(value))
+                    for at, (task, value) in enumerate(record.own)
+                ]
+            return [(task, channel, self._value(value)) for task, value in record.own]
         except Exception:  # noqa: BLE001 - a payload that cannot be decoded is a miss
             return None
-        values: dict[str, Any] = {}
-        if record.stored is not ABSENT:
-            values[self._channel] = None  # to be read from the saver
-            if record.stored is not HELD and seed is not None:
-                values[self._channel] = self._seed(record.stored, seed)
-        return Fetched(record.parent, values, own)
+
+    def _unsealed(self, packed: Packed) -> Packed:
+        return unseal(self._sealed, packed) if self._encrypted else packed
 
     def _value(self, packed: Packed) -> Any:
-        return self._plain.loads_typed(unseal(self._sealed, packed) if self._encrypted else packed)
+        return self._plain.loads_typed(self._unsealed(packed))
 
     def _seed(self, version: Any, value: bytes) -> Any:
         """The snapshot of that version; None if the newest one is another, or unreadable."""
@@ -124,8 +152,7 @@ class PathReader:
         self.unreadable.append(seed_field(self._ns, self._channel))
         return None
 
-    def _discard(self, cid: bytes, *, link: bool) -> None:
-        name = cid.decode("utf-8", "replace")
-        self.unreadable.append(record_field(self._ns, name, self._channel))
+    def _discard(self, cid: str, *, link: bool) -> None:
+        self.unreadable.append(record_field(self._ns, cid, self._channel))
         if link:
-            self.unreadable.append(link_field(self._ns, name))
+            self.unreadable.append(link_field(self._ns, cid))

@@ -184,7 +184,7 @@ class Sharing:
         unreadable: list[str] = []
         for channel, path, seed in zip(asked.channels, found.paths, found.seeds, strict=False):
             reader = PathReader(codec, key, ns, channel, serdes)
-            rows[channel] = reader.read(asked.checkpoint_id, path, seed)
+            rows[channel] = reader.read(asked.checkpoint_id, path, seed, asked.anchors)
             unreadable += reader.unreadable
         if unreadable:
             yield "store", Discard(prefix, thread, unreadable)

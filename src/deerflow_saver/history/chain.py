@@ -39,7 +39,8 @@ class Fetched(NamedTuple):
 
     parent: str | None
     values: Mapping[str, Any]
-    own: Sequence[Write]
+    own: Sequence[Write | Row]
+    """Rows are decoded when the history they become part of is first read."""
 
 
 _CHAIN_BYTES = 2000
@@ -211,7 +212,11 @@ class Chain(Facts):
     ) -> Sequence[Write | Row] | None:
         """The checkpoint's own writes, if all of them are known for good."""
         if checkpoint_id in fetched:
-            return [write for write in fetched[checkpoint_id].own if write[1] == channel]
+            return [
+                write
+                for write in fetched[checkpoint_id].own
+                if (write.channel if type(write) is Row else write[1]) == channel
+            ]
         node = self._nodes.get(checkpoint_id)
         return self._own(node, channel) if node is not None and node.final else None
 
