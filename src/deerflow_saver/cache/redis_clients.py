@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 from deerflow_saver.errors import InvalidConfigError
@@ -23,6 +24,7 @@ class Clients:
         url: as redis-py reads it.
         timeout: seconds for a connection, and for a reply.
         max_connections: per client, and who finds none waits; None for as many as needed.
+        cluster: the address is that of one node of a Redis Cluster.
 
     Raises:
         InvalidConfigError: an address that is none.
@@ -30,7 +32,9 @@ class Clients:
 
     """
 
-    def __init__(self, url: str, timeout: float, max_connections: int | None) -> None:
+    def __init__(
+        self, url: str, timeout: float, max_connections: int | None, *, cluster: bool = False
+    ) -> None:
         try:
             import redis
             import redis.asyncio
@@ -54,24 +58,56 @@ class Clients:
             "sync": Retry(NoBackoff(), 1, (Lost,)),
             "async": redis.asyncio.retry.Retry(NoBackoff(), 1, (Lost,)),
         }
+        self._cluster = cluster
+        self._waits = False
         parsed: Any = redis.connection.parse_url
         try:
             given = parsed(url)
             self._waits = given.get("max_connections", max_connections) is not None
-            self._client = self._made(redis, "sync")
-            pool = self._client.connection_pool
+            client = self._single(redis, "sync")
+            pool = client.connection_pool
             pool.connection_class(**pool.connection_kwargs)  # knows its options; connects nowhere
         except (ValueError, TypeError) as error:
             msg = f"not an address of a Redis server: {error}"
             raise InvalidConfigError(msg) from None
-        if "decode_responses" in given:
-            msg = "the cache needs replies as bytes: leave decode_responses out of its address"
-            raise InvalidConfigError(msg)
+        self._check(given)
+        # The client of a cluster asks for its nodes at once
+        self._client = None if cluster else client
         self._lock = threading.Lock()
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
+    def _check(self, given: Mapping[str, Any]) -> None:
+        """Refuse what redis-py would take for something else.
+
+        Raises:
+            InvalidConfigError: replies as text, a database that is no number, or what no cluster
+                has.
+
+        """
+        if "decode_responses" in given:
+            msg = "the cache needs replies as bytes: leave decode_responses out of its address"
+            raise InvalidConfigError(msg)
+        parts = urlsplit(self._url)
+        named = "" if parts.scheme == "unix" else unquote(parts.path).strip("/")
+        number = given.get("db") or 0
+        if (named and not (named.isascii() and named.isdigit())) or number < 0:
+            msg = (
+                f"{named or number!r} is no Redis database: after the server's address comes its "
+                "number, as in redis://localhost:6379/0"
+            )
+            raise InvalidConfigError(msg)
+        if self._cluster and (number or self._waits or parts.scheme == "unix"):
+            msg = "a Redis Cluster has no database but 0, no socket, and takes no max_connections"
+            raise InvalidConfigError(msg)
+
     def _made(self, module: Any, face: str) -> Any:
         """A client of `redis` or `redis.asyncio`."""
+        if not self._cluster:
+            return self._single(module, face)
+        options = {k: v for k, v in self._options.items() if k != "max_connections"}
+        return module.RedisCluster.from_url(self._url, **options, retry=self._retries[face])
+
+    def _single(self, module: Any, face: str) -> Any:
         options = {**self._options, "retry": self._retries[face]}
         if not self._waits:
             return module.Redis.from_pool(module.ConnectionPool.from_url(self._url, **options))
@@ -80,7 +116,7 @@ class Clients:
 
     def pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Send all, then read all replies; an error reply is given, not raised."""
-        made: Any = self._client.pipeline(transaction=False)
+        made: Any = self._client_of_all().pipeline(transaction=False)
         with made as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
@@ -97,6 +133,13 @@ class Clients:
                 pipeline.execute_command(*command)
             return list(await pipeline.execute(raise_on_error=False))
 
+    def _client_of_all(self) -> Any:
+        """The blocking client, which all threads use."""
+        with self._lock:
+            if self._client is None:
+                self._client = self._made(self._redis, "sync")
+            return self._client
+
     def _client_here(self) -> Any:
         loop = asyncio.get_running_loop()
         with self._lock:
@@ -107,7 +150,8 @@ class Clients:
 
     def close(self) -> None:
         """Close the blocking client's connections."""
-        self._client.close()
+        if self._client is not None:
+            self._client.close()
 
     async def aclose(self) -> None:
         """Close those of the running loop, too."""

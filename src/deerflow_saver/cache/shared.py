@@ -25,6 +25,16 @@ LIMIT = 4096
 """Records of one channel in one answer; whoever is further behind asks the wrapped saver."""
 
 
+_SILENT = (
+    "the shared history cache %s does not answer (%s: %s); the wrapped saver and this process's "
+    "memory answer until it does"
+)
+_REFUSES = (
+    "the shared history cache %s refuses to work (%s): %s. Until then the wrapped saver answers "
+    "every read, nothing is shared, and other workers do not hear what is forgotten here"
+)
+
+
 class Look(NamedTuple):
     """The thread's epoch, and per channel the records from `start` down to an anchor or seed."""
 
@@ -92,6 +102,8 @@ class SharedStore(ABC):
         self._owed: dict[str, object] = {}
         """Databases to be forgotten at the next contact, each with its latest reason."""
         self._lock = threading.Lock()
+        self._refused = False
+        """Whether the last failure was a refusal, which no rest ends."""
 
     # -- what a kind of store defines --------------------------------------------------------
 
@@ -117,12 +129,20 @@ class SharedStore(ABC):
     async def aclose(self) -> None:
         """Close connections of both faces."""
 
+    def refusal(self, error: Exception) -> str | None:
+        """What is to be changed, if the store works and will not do what it is asked until then."""
+        return None
+
     # -- both faces --------------------------------------------------------------------------
 
     def run(self, request: Request) -> Any:
-        """Carry out a request; None in an outage."""
+        """Carry out a request; None in an outage.
+
+        A store that refuses gives an answer: that there is no epoch, so that nothing is served
+        from a memory which would never hear of purges.
+        """
         if not self.breaker.allows():
-            return self.owe(request)
+            return self._unasked(request)
         try:
             answer = drive(self._paid(request), self.calls)
         except Exception as error:  # noqa: BLE001 - any failure of a cache is an outage
@@ -133,7 +153,7 @@ class SharedStore(ABC):
     async def arun(self, request: Request) -> Any:
         """`run` on the async face."""
         if not self.breaker.allows():
-            return self.owe(request)
+            return self._unasked(request)
         try:
             answer = await adrive(self._paid(request), self.acalls)
         except Exception as error:  # noqa: BLE001 - as above
@@ -161,21 +181,27 @@ class SharedStore(ABC):
             with self._lock:
                 self._owed[request.prefix] = object()
 
-    def _failed(self, request: Request, error: Exception) -> None:
+    def _unasked(self, request: Request) -> Found | None:
+        """The answer to a request that was not carried out."""
         self.owe(request)
+        return Found(None) if self._refused and isinstance(request, Look) else None
+
+    def _failed(self, request: Request, error: Exception) -> Found | None:
         if isinstance(error, UnicodeEncodeError):
-            return  # a name that is no text, which no store was asked about
-        if self.breaker.failed():
-            logger.warning(
-                "the shared history cache %s does not answer (%s: %s); the wrapped saver and this "
-                "process's memory answer until it does",
-                self.name,
-                type(error).__name__,
-                error,
-            )
+            self.owe(request)
+            return None  # a name that is no text, which no store was asked about
+        advice = self.refusal(error)
+        began = self.breaker.failed() or (advice is not None and not self._refused)
+        self._refused = advice is not None
+        if began and advice is not None:
+            logger.error(_REFUSES, self.name, error, advice)
+        elif began:
+            logger.warning(_SILENT, self.name, type(error).__name__, error)
+        return self._unasked(request)
 
     def _succeeded(self) -> None:
         if self.breaker.succeeded():
+            self._refused = False
             logger.info("the shared history cache %s answers again", self.name)
 
 
