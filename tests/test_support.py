@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ import redis
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 
+from support import databases
 from support.databases import empty_redis, fresh_postgres, numbered_redis
 from support.docs import python_blocks, run_blocks
 from support.folders import keep_files_in_memory
@@ -37,6 +39,9 @@ LEFT = {
     "a schema": "CREATE SCHEMA mine CREATE TABLE checkpoints (turn int)",
     "a column": "ALTER TABLE checkpoints ADD COLUMN mine int",
     "one column less": "ALTER TABLE checkpoint_writes DROP COLUMN task_path",
+    "a column of another name": "ALTER TABLE checkpoint_writes RENAME task_path TO path",
+    "a column of another type": "ALTER TABLE checkpoint_writes ALTER task_path TYPE varchar",
+    "a column without its default": "ALTER TABLE checkpoints ALTER metadata DROP DEFAULT",
     "an index": "CREATE INDEX mine ON checkpoints (thread_id)",
     "a trigger": "CREATE FUNCTION mine() RETURNS trigger LANGUAGE plpgsql AS 'begin end';"
     "CREATE TRIGGER mine BEFORE INSERT ON checkpoints EXECUTE FUNCTION mine()",
@@ -48,7 +53,7 @@ LEFT = {
 TABLES = ["checkpoint_blobs", "checkpoint_migrations", "checkpoint_writes", "checkpoints"]
 
 
-def found(uri: str) -> tuple[list[str], int, int, str]:
+def found(uri: str) -> tuple[list[str], list[Any], int, str]:
     """Tables, their columns and migrations, what hangs on them, and where they are looked for."""
     with psycopg.connect(uri) as connection:
         tables = connection.execute(
@@ -56,15 +61,16 @@ def found(uri: str) -> tuple[list[str], int, int, str]:
             "WHERE relkind = 'r' AND nspname !~ '^(pg_|information_schema)' ORDER BY 1"
         )
         names = [name for (name,) in tables]
-        columns = sum(
-            len(connection.execute(f"SELECT * FROM {name}".encode()).description or ())
-            for name in names
-        )
+        columns = connection.execute(
+            "SELECT table_name, column_name, data_type, column_default "
+            "FROM information_schema.columns WHERE table_name = ANY(%s) ORDER BY 1, 2",
+            (names,),
+        ).fetchall()
         (hanging,) = connection.execute(
             "SELECT (SELECT count(*) FROM pg_index) + (SELECT count(*) FROM pg_trigger)"
         ).fetchone() or (0,)
         if "checkpoint_migrations" in names:
-            columns += len(connection.execute("SELECT v FROM checkpoint_migrations").fetchall())
+            columns += connection.execute("SELECT v FROM checkpoint_migrations").fetchall()
         (path,) = connection.execute("SHOW search_path").fetchone() or ()
         return names, columns, hanging, path
 
@@ -80,9 +86,8 @@ def test_nothing_that_a_test_left_in_its_postgres_meets_another(
         with psycopg.connect(uri, autocommit=True) as connection:
             connection.execute(left.encode())
     assert (empty[0], before[0]) == ([], TABLES)
-    for set_up in (False, True):
+    for set_up in (True, False):
         with fresh_postgres(postgres_uri, set_up=set_up) as again:
-            assert again == uri
             assert found(again) == (before if set_up else empty)
 
 
@@ -99,6 +104,21 @@ def test_no_row_that_a_test_left_in_its_postgres_meets_another(
     with fresh_postgres(postgres_uri, set_up=True) as again, psycopg.connect(again) as connection:
         assert again == uri
         assert connection.execute("SELECT count(*) FROM checkpoint_blobs").fetchone() == (0,)
+
+
+def test_a_postgres_that_cannot_be_cleaned_is_dropped(
+    postgres_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise psycopg.errors.InsufficientPrivilege
+
+    with fresh_postgres(postgres_uri) as uri:
+        monkeypatch.setattr(databases._Database, "clean", fail)
+    monkeypatch.undo()
+    with pytest.raises(psycopg.OperationalError, match="does not exist"):
+        psycopg.connect(uri)
+    with fresh_postgres(postgres_uri) as again:
+        assert again != uri
 
 
 def test_nobody_stays_in_a_postgres_that_another_test_is_given(postgres_uri: str) -> None:

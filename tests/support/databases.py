@@ -30,8 +30,11 @@ _SHAPE = f"""
 WITH own AS (SELECT oid FROM pg_namespace WHERE {_OWN})
 SELECT coalesce(string_agg(it, ' ' ORDER BY it), '') FROM (
     SELECT 'schema ' || oid FROM own
-    UNION ALL SELECT concat_ws(',', oid, relname, relnatts, relchecks, relhasrules, relhastriggers)
+    UNION ALL SELECT concat_ws(',', oid, relname, relchecks, relhasrules, relhastriggers)
         FROM pg_class WHERE relnamespace IN (SELECT oid FROM own)
+    UNION ALL SELECT concat_ws(',', attrelid, attname, atttypid, attnotnull, atthasdef)
+        FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+        WHERE relnamespace IN (SELECT oid FROM own) AND attnum > 0 AND NOT attisdropped
     UNION ALL SELECT 'function ' || oid FROM pg_proc WHERE pronamespace IN (SELECT oid FROM own)
     UNION ALL SELECT 'type ' || oid FROM pg_type WHERE typnamespace IN (SELECT oid FROM own)
     UNION ALL SELECT 'setting ' || array_to_string(setconfig, ',') FROM pg_db_role_setting
@@ -128,22 +131,34 @@ def fresh_postgres(server_uri: str, *, set_up: bool = False) -> Iterator[str]:
         set_up: the savers' tables are there already and `setup` has nothing to do, or may be.
 
     """
-    idle = _kept.setdefault(server_uri, [])
-    alike = [database for database in idle if bool(database.shape) == set_up]
-    database = next(iter(alike or idle), None)
+    database = _handed_out(server_uri, _kept.setdefault(server_uri, []), set_up=set_up)
+    try:
+        yield database.uri
+    finally:
+        _given_back(database, _kept[server_uri])
+
+
+def _handed_out(server_uri: str, idle: list[_Database], *, set_up: bool) -> _Database:
+    """One of those that are idle, as it was asked for if there is such a one; or a new one."""
+    database = next((one for one in reversed(idle) if bool(one.shape) == set_up), None)
+    if database is None and set_up and idle:
+        database = idle[-1]
     if database is None:
         database = _Database(server_uri)
     else:
         idle.remove(database)
     if set_up and not database.shape:
         database.set_up()
-    elif database.shape and not set_up:
-        database.shape = ""
-        database.clean()
+    return database
+
+
+def _given_back(database: _Database, idle: list[_Database]) -> None:
+    """Keep a database for the next test, unless this role may not clean it."""
     try:
-        yield database.uri
-    finally:
         database.clean()
+    except psycopg.Error:
+        database.drop()
+    else:
         idle.append(database)
 
 
