@@ -30,6 +30,19 @@ def _address(kind: str, storage: Storage) -> str:
     return storage.sqlite_path if kind == "sqlite" else storage.postgres_uri
 
 
+@pytest.fixture
+def untouched(request: pytest.FixtureRequest, storage: Storage) -> Callable[[str], str]:
+    """The address of a database of that kind on which no saver was set up."""
+
+    def make(kind: str) -> str:
+        if kind == "postgres":
+            return str(request.getfixturevalue("postgres_database"))
+        Path(storage.sqlite_path).touch()
+        return storage.sqlite_path
+
+    return make
+
+
 @contextmanager
 def _saver(kind: str, where: str) -> Iterator[Any]:
     cls: Any = SqliteSaver if kind == "sqlite" else PostgresSaver
@@ -129,14 +142,15 @@ def test_a_step_begun_without_order_counts_while_it_is_unfinished(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("filled", [True, False], ids=["filled", "not set up"])
 def test_nothing_is_changed(
-    kind: str, storage: Storage, capsys: pytest.CaptureFixture[str], *, filled: bool
+    kind: str,
+    untouched: Callable[[str], str],
+    capsys: pytest.CaptureFixture[str],
+    *,
+    filled: bool,
 ) -> None:
-    where = _address(kind, storage)
+    where = untouched(kind)
     if filled:
         _fill(kind, where)
-    elif kind == "sqlite":
-        sqlite3.connect(where).close()
-        Path(where).touch()
     before = _dump(kind, where)
     assert main(["doctor", "--db", where]) in {0, 1}
     assert _dump(kind, where) == before
@@ -207,11 +221,9 @@ def test_a_scratch_thread_leaves_no_row(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_scratch_thread_is_written_where_it_would_set_tables_up(
-    kind: str, storage: Storage, capsys: pytest.CaptureFixture[str]
+    kind: str, untouched: Callable[[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = _address(kind, storage)
-    if kind == "sqlite":
-        Path(where).touch()
+    where = untouched(kind)
     before = _dump(kind, where)
     assert main(["doctor", "--db", where, "--scratch-thread"]) == 2
     assert "is not set up: call the saver's setup() first" in capsys.readouterr().err

@@ -129,7 +129,7 @@ class SharedStore(ABC):
     async def aclose(self) -> None:
         """Close connections of both faces."""
 
-    def refusal(self, error: Exception) -> str | None:
+    def refusal(self, error: Exception) -> str | None:  # noqa: ARG002 - some stores can tell
         """What is to be changed, if the store works and will not do what it is asked until then."""
         return None
 
