@@ -136,7 +136,7 @@ def test_what_another_worker_added_is_caught_up_with_from_redis_alone(pair: Pair
     with round_trips(b) as sent:
         assert same(pair.line, b)
     assert (b.cache_info().walks, b.cache_info().fetches, len(sent)) == (0, 0, 1)
-    assert len(sent[0]) == 3  # generation, its expiry, one script
+    assert len(sent[0]) == 2  # generation, one script
 
 
 def test_both_workers_may_take_turns(pair: Pair) -> None:
@@ -425,6 +425,30 @@ def test_a_late_write_counts_though_its_child_was_only_read_from_redis(pair: Pai
     assert same(pair.line, b, [child])
 
 
+def test_records_that_lead_nowhere_are_not_decoded(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.line.grow(40)
+    (key,) = pair.hashes
+    oldest = pair.line.ids[0].encode()
+    fields = [name for name in pair.client.hkeys(key) if oldest in name]
+    assert pair.client.hdel(key, *fields) == len(fields) > 0
+    b = pair.cold()
+    decoded = []
+    loads = JsonPlusSerializer.loads_typed
+
+    def counting(self: Any, data: Any) -> Any:
+        decoded.append(data)
+        return loads(self, data)
+
+    monkeypatch.setattr(JsonPlusSerializer, "loads_typed", counting)
+    expected = pair.line.history(b.inner)
+    raw = len(decoded)
+    assert pair.line.history(b) == expected
+    assert b.cache_info().walks == 1
+    assert len(decoded) - raw <= raw + 2
+
+
 # -- Redis itself ------------------------------------------------------------------------------
 
 
@@ -439,6 +463,22 @@ def test_a_thread_lives_as_long_as_it_is_used(pair: Pair) -> None:
     pair.client.expire(key, 10)
     line.history(b)  # a hit of the memory
     assert 900 < pair.client.ttl(key) <= 1000
+
+
+def test_the_expiry_of_the_generation_is_put_off_now_and_then(pair: Pair) -> None:
+    line = Line(worker(pair.savers[0], pair.url, ttl=1000))
+    line.grow(3)
+    (place,) = (key for key in pair.client.scan_iter() if key.endswith(b":generation"))
+    assert 900 < pair.client.ttl(place) <= 1000
+    with round_trips(line.saver) as sent:
+        line.history()
+        line.history()
+    assert [name for pipeline in sent for name, *_ in pipeline] == ["GET", "EVAL"] * 2
+    pair.client.expire(place, 10)
+    store = line.saver._self_core.shared.cache.store
+    store._renewals.update(dict.fromkeys(store._renewals, 0.0))  # as if a minute had passed
+    line.history()
+    assert 900 < pair.client.ttl(place) <= 1000
 
 
 def test_no_ttl_means_no_expiry(pair: Pair) -> None:

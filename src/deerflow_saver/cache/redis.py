@@ -9,6 +9,7 @@ checkpoint was put, and removing the key, or the generation, ends it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -46,6 +47,8 @@ _REFUSALS = (
 """A class of redis-py's or a part of a message, of a server that works; and what to do."""
 _DAY, _LONGEST = 86_400, (1 << 31) - 1
 """Bounds in seconds: of waiting, and of a time to live."""
+_RENEWED = 60.0
+"""Seconds for which a generation's expiry is not put off again, at most."""
 Command = tuple[Any, ...]
 
 
@@ -60,6 +63,8 @@ class RedisStore(SharedStore):
         self._clients = clients
         self._ttl = ttl
         self._generations: dict[str, str] = {}
+        self._renewals: dict[str, float] = {}
+        """When (`time.monotonic`) the expiry of a database's generation is to be put off again."""
 
     @property
     def calls(self) -> Mapping[str, Callable[[Any], Any]]:
@@ -104,8 +109,10 @@ class RedisStore(SharedStore):
         for _ in range(3):
             known = self._generations.get(look.prefix, "")
             commands: list[Command] = [("GET", place)]
-            if self._ttl:
+            if self._ttl and time.monotonic() >= self._renewals.get(look.prefix, 0.0):
+                # Not at every read, which would take an eighth of its time in the client
                 commands.append(("EXPIRE", place, self._ttl))
+                self._renewals[look.prefix] = time.monotonic() + min(_RENEWED, self._ttl / 20)
             commands.append(
                 (
                     "EVAL", scripts.LOOK, 1, key, self._ttl, known, uuid4().hex, LIMIT,
