@@ -13,10 +13,11 @@ from deerflow_saver._core import Core, Shared
 from deerflow_saver._plan import Plan
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.events import HistoryEvent, SeedKind, emit
+from deerflow_saver.fixes import given_up_before_delta
+from deerflow_saver.history.beginnings import COUNTERS, unwritten_at
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ChainBusy
 from deerflow_saver.history.reader import (
-    COUNTERS,
     Reading,
     Result,
     depth_of,
@@ -100,6 +101,7 @@ def _see(chain: Chain, row: Any, *, had_child: bool) -> None:
         depth=depth_of(row.metadata),
         overdue=overdue_of(row.metadata),
         had_child=had_child,
+        unwritten=unwritten_at(row, chain.channels),
     )
 
 
@@ -155,7 +157,8 @@ def _reading(
     core: Core, face: str, key: ChainKey, config: Any, cid: str, channels: tuple[str, ...]
 ) -> Reading:
     decoding, serde = core.decoding()
-    token: tuple[Any, ...] = (decoding, core.shared.isolation)
+    begins = given_up_before_delta.DEFECT.slug in core.shared.fixes
+    token: tuple[Any, ...] = (decoding, core.shared.isolation, begins)
     if not core.traits.plain_seeds:
         token = (*token, face)  # one face may have its own walk, the other the base class's
 
@@ -167,7 +170,7 @@ def _reading(
         checkpoint_id=cid,
         channels=channels,
         token=token,
-        make_view=lambda: View(serde, core.shared.isolation),
+        make_view=lambda: View(serde, core.shared.isolation, begins),
         config_of=config_of,
         on_error=core.shared.failed,
         kind=core.traits.kind,

@@ -7,12 +7,21 @@ with the checkpoints whose rows must be read first; it never performs I/O itself
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
 from typing import Any, NamedTuple
 
-from deerflow_saver.history.facts import ABSENT, HELD, ROW_BYTES, Facts, Node, Packed, Row
+from deerflow_saver.history.facts import (
+    ABSENT,
+    HELD,
+    ROW_BYTES,
+    UNWRITTEN,
+    Facts,
+    Node,
+    Packed,
+    Row,
+)
 from deerflow_saver.history.isolation import Write
 from deerflow_saver.history.segment import Position, Segment, View
 from deerflow_saver.history.sharing import News, Sealed
@@ -41,6 +50,8 @@ class Fetched(NamedTuple):
     values: Mapping[str, Any]
     own: Sequence[Write | Row]
     """Rows are decoded when the history they become part of is first read."""
+    unwritten: Collection[str] = ()
+    """Channels whose history is empty here; see `history.beginnings`."""
 
 
 _CHAIN_BYTES = 2000
@@ -111,6 +122,8 @@ class Chain(Facts):
     def _at_hand(self, view: View, checkpoint_id: str, channel: str) -> Position | None:
         node = self._nodes.get(checkpoint_id)
         if node is not None:
+            if view.begins and node.stored.get(channel) is UNWRITTEN:
+                return Position(view.segment(), 0)
             if node.parent is None:
                 return Position(view.segment(), 0) if checkpoint_id in self._roots else None
             position = view.after.get((node.parent, channel))
@@ -123,6 +136,8 @@ class Chain(Facts):
         child = self._children.get(checkpoint_id)
         node = self._nodes.get(checkpoint_id)
         if child is None or node is None or node.stored.get(channel) is not ABSENT:
+            return None
+        if child in self._nodes and self._nodes[child].stored.get(channel) is UNWRITTEN:
             return None
         longer = self._at_hand(view, child, channel)
         own = self._own_task_ids(node, channel)
@@ -149,7 +164,8 @@ class Chain(Facts):
             if not known or parent in path:  # a loop: a put over an old id can make one
                 return [*needs, Need(current, known=False)]
             # A sibling may have it, where this checkpoint itself is not known
-            start = Position(view.segment(), 0) if parent is None else None
+            first = parent is None or self._begins(view, current, channel, fetched)
+            start = Position(view.segment(), 0) if first else None
             position = start or view.after.get((parent or "", channel))
             if parent is None or position is not None:
                 break
@@ -174,6 +190,14 @@ class Chain(Facts):
             self._newest = max(self._newest, checkpoint_id)
         return position
 
+    def _begins(
+        self, view: View, checkpoint_id: str, channel: str, fetched: Mapping[str, Fetched]
+    ) -> bool:
+        """Whether a row read for us is one at which the channel had never been written."""
+        return (
+            view.begins and checkpoint_id in fetched and channel in fetched[checkpoint_id].unwritten
+        )
+
     def _parent(
         self, checkpoint_id: str, fetched: Mapping[str, Fetched]
     ) -> tuple[str | None, bool]:
@@ -193,6 +217,8 @@ class Chain(Facts):
             return Decoded(values[channel])
         node = self._nodes.get(checkpoint_id)
         key = HELD if node is None else node.stored.get(channel, HELD)
+        if key is UNWRITTEN:
+            return ABSENT
         if type(key) is tuple and not (view.seed(channel, key) or self._packed(channel, key)):
             return HELD
         return key
@@ -274,6 +300,8 @@ class Chain(Facts):
             own = self._own(parent, channel) if parent is not None and parent.final else None
             if parent is not None and own is not None:
                 stored = parent.stored.get(channel, HELD)
+                if stored is UNWRITTEN:  # records know no such thing: whoever needs it reads the row
+                    continue
                 sealed.append(Sealed(child.parent or "", channel, parent.parent, stored, own))
         return News(checkpoint_id, child.parent, sealed, seeds)
 
@@ -291,6 +319,8 @@ class Chain(Facts):
         view.use(position.segment)
         self.lessons += 1
         node = self._nodes.get(checkpoint_id)
+        if node is not None and view.begins and node.stored.get(channel) is UNWRITTEN:
+            return  # it is at hand without, and is not that of another child of the parent
         if node is not None and node.parent is not None:
             view.after[node.parent, channel] = position
         else:

@@ -139,6 +139,8 @@ class View:
 
     serde: Serde
     isolation: Isolation
+    begins: bool = False
+    """Whether a history is empty where its channel was never written: `history.beginnings`."""
 
     def __post_init__(self) -> None:
         self.after: dict[tuple[str, str], Position] = {}

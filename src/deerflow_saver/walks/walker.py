@@ -23,7 +23,9 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._arguments import configurable
 from deerflow_saver._plan import Plan, adrive, drive
+from deerflow_saver.history.beginnings import unwritten_at
 from deerflow_saver.walks.asking import aask, ask, family_of, on_own_loop
+from deerflow_saver.walks.beginnings import overran
 from deerflow_saver.walks.doubts import doubt_of
 from deerflow_saver.walks.habits import ahabits_of, akeeps_lock, defining, habits_of, keeps_lock
 from deerflow_saver.walks.pages import Pager, pageable
@@ -35,6 +37,7 @@ ANSWERS = frozenset(
     {
         "parallel-write-order", "postgres-first-page", "parent-sorts-after-child",
         "sqlite-bound-variables", "postgres-plain-seed", "postgres-none-seed", "alist-holds-lock",
+        "given-up-before-delta",
     }
 )  # fmt: skip
 """Slugs of the defects that are answered here."""
@@ -61,6 +64,7 @@ class Walker:
         self._saver = saver
         self._allowed = frozenset(allowed) & ANSWERS
         self._family = _walking_family(saver) if self._allowed else None
+        self._begins = self._family is not None and "given-up-before-delta" in self._allowed
         self.paths: Paths | None = None
         """Where task paths are found, if the saver does not sort by them and this is answered."""
         if self._family is not None and "parallel-write-order" in self._allowed:
@@ -72,7 +76,7 @@ class Walker:
     @property
     def heads_help(self) -> bool:
         """Whether it spares a question to know that a target was its thread's head."""
-        return self._family == "postgres"
+        return self._family == "postgres" or self._begins
 
     # -- histories -------------------------------------------------------------------------
 
@@ -88,7 +92,7 @@ class Walker:
         calls: dict[str, Callable[[Any], Any]] = {
             "raw": lambda names: saver.get_delta_channel_history(config=config, channels=names),
             "base": lambda names: BaseCheckpointSaver.get_delta_channel_history(
-                _Line(self),  # type: ignore[arg-type] # its get_tuple is all that is used
+                _Line(self, names),  # type: ignore[arg-type] # its get_tuple is all that is used
                 config=config,
                 channels=names,
             ),
@@ -108,7 +112,7 @@ class Walker:
         calls: dict[str, Callable[[Any], Any]] = {
             "raw": lambda names: saver.aget_delta_channel_history(config=config, channels=names),
             "base": lambda names: BaseCheckpointSaver.aget_delta_channel_history(
-                _Line(self),  # type: ignore[arg-type] # as above
+                _Line(self, names),  # type: ignore[arg-type] # as above
                 config=config,
                 channels=names,
             ),
@@ -131,6 +135,11 @@ class Walker:
             yield from self._doubtful(method, names, seedless, nullable, head=head is not None)
         ):
             return (yield "base", channels)  # type: ignore[no-any-return]
+        if self._begins and self._family is not None:
+            # A channel that was delta from the first step on has no checkpoint of full mode
+            early = [c for c in seedless if history[c]["writes"] and c not in (head or ())]
+            if early and (yield from overran(self._family, self._saver, names, early)):
+                return (yield "base", channels)  # type: ignore[no-any-return]
         return history
 
     def _nullable(
@@ -193,6 +202,17 @@ class Walker:
         calls = {"row": saver.aget_tuple, "ask": lambda statement: aask(saver, statement)}
         return await adrive(_ordered(self.paths, config), calls)
 
+    def beginning(self, row: Any, channels: set[str]) -> Any:
+        """The row without writes of channels that are not in `channels`; those begin above it.
+
+        The channels that had never been written at the row are taken out of `channels`.
+        """
+        if not self._begins:
+            return row
+        own = [write for write in row.pending_writes or () if write[1] in channels]
+        channels -= unwritten_at(row, channels)
+        return row._replace(pending_writes=own)
+
     # -- listings ----------------------------------------------------------------------------
 
     def list(self, args: Any, kwargs: Any) -> Iterator[Any]:
@@ -222,11 +242,16 @@ class Walker:
 
 
 class _Line:
-    """The rows of one walk by the base class, which would never end on a loop of parents."""
+    """The rows of one walk by the base class, which would never end on a loop of parents.
 
-    def __init__(self, walker: Walker) -> None:
+    Above a checkpoint at which a channel had never been written, its writes are left out.
+    """
+
+    def __init__(self, walker: Walker, channels: Sequence[str]) -> None:
         self._walker = walker
         self._passed = set[str]()
+        self._open = set(channels)
+        """Channels whose history has not begun yet, on the way up."""
 
     def get_tuple(self, config: Any) -> Any:
         return self._once(self._walker.get_tuple(config))
@@ -239,7 +264,7 @@ class _Line:
         if row is None or row.checkpoint["id"] in self._passed:
             return None
         self._passed.add(row.checkpoint["id"])
-        return row
+        return self._walker.beginning(row, self._open)
 
 
 def _walking_family(saver: Any) -> str | None:

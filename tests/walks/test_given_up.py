@@ -1,0 +1,191 @@
+"""What a step wrote that full mode gave up stays given up when its channel turns delta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deerflow_saver import CachedHistorySaver, MemoryHistoryCache
+from support.savers import SaverCase, Storage, every_case
+from walks.given_up import Life, words_of
+
+BEFORE = {
+    "asked": ("ask lost", "idle"),
+    "failed": ("fail lost", "idle"),
+    "twice": ("ask lost", "ask again", "idle", "idle"),
+    "late": ("idle", "ask lost", "idle", "fail more", "idle"),
+}
+AFTER = {
+    "turns": ("say one", "idle", "say two"),
+    "updates": ("update one", "update two"),
+    "a turn and updates": ("idle", "say one", "update two", "say three"),
+}
+
+
+def _wrapped(raw: Any, **options: Any) -> Any:
+    return CachedHistorySaver(raw, cache=MemoryHistoryCache(**options))
+
+
+async def _right(life: Life, saver: Any) -> list[Any]:
+    """What is shown, one state after the other, where it is all right."""
+    states = await life.states(saver)
+    assert states
+    for values in [*states, *await life.listed(saver)]:
+        shown, right = words_of(values)
+        assert shown == right
+    return [words_of(values)[1] for values in states]
+
+
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("before", BEFORE)
+@every_case
+async def test_no_state_shows_what_was_given_up(
+    case: SaverCase, storage: Storage, before: str, after: str
+) -> None:
+    async with case.aopen(storage) as raw:
+        life = Life(case)
+        warm = _wrapped(raw)
+        await life.run(warm, *BEFORE[before])
+        life.delta = ("log", "late")
+        for what in AFTER[after]:
+            await life.run(warm, what)
+            await _right(life, warm)
+            await _right(life, _wrapped(raw))
+            await _right(life, _wrapped(raw, max_bytes=0))
+
+
+@every_case
+async def test_a_wrapper_that_reads_first_and_writes_then_is_right(
+    case: SaverCase, storage: Storage
+) -> None:
+    """Nothing of the thread has passed through the wrapper that turns it delta."""
+    async with case.aopen(storage) as raw:
+        life = Life(case)
+        await life.run(raw, *BEFORE["late"])
+        life.delta = ("log", "late")
+        warm = _wrapped(raw)
+        await _right(life, warm)
+        await life.run(warm, "say one", "both two", "idle")
+        seen = await _right(life, warm)
+        assert seen[0] == [["one", "two"], ["two"]]
+        assert await _right(life, _wrapped(raw)) == seen
+
+
+@every_case
+async def test_channels_are_told_apart(case: SaverCase, storage: Storage) -> None:
+    """`log` has its value when `late` loses a write; each begins where it begins."""
+    async with case.aopen(storage) as raw:
+        life = Life(case)
+        await life.run(_wrapped(raw), "say full", "ask-both lost", "idle")
+        life.delta = ("log", "late")
+        for what in ("say one", "both two", "say three"):
+            await life.run(_wrapped(raw), what)
+            await _right(life, _wrapped(raw))
+            await _right(life, _wrapped(raw, max_bytes=0))
+
+
+@every_case
+async def test_a_thread_that_turned_before_the_wrapper_came_is_right(
+    case: SaverCase, storage: Storage
+) -> None:
+    async with case.aopen(storage) as raw:
+        life = Life(case)
+        await life.run(raw, "ask lost", "idle")
+        life.delta = ("log", "late")
+        head = (await life.states(raw))[0]
+        await life.call(
+            raw, "invoke", {"do": "say one"}, life.config
+        )  # the run itself begins with an empty channel, or, on old releases, with what was lost
+        del head
+        for saver in (_wrapped(raw), _wrapped(raw, max_bytes=0)):
+            assert (await _right(life, saver))[0] == [["one"], []]
+
+
+@pytest.mark.parametrize("durability", ["async", "exit"])
+@every_case
+async def test_durability_makes_no_difference(
+    case: SaverCase, storage: Storage, durability: str
+) -> None:
+    async with case.aopen(storage) as raw:
+        life = Life(case, durability=durability)
+        await life.run(_wrapped(raw), "ask lost", "idle")
+        life.delta = ("log", "late")
+        for what in ("say one", "idle", "both two", "say three"):
+            await life.run(_wrapped(raw), what)
+            await _right(life, _wrapped(raw))
+            await _right(life, _wrapped(raw, max_bytes=0))
+
+
+@every_case
+async def test_snapshots_come_in_their_time(case: SaverCase, storage: Storage) -> None:
+    async with case.aopen(storage) as raw:
+        life = Life(case, frequency=2)
+        warm = _wrapped(raw)
+        await life.run(warm, "ask lost", "idle")
+        life.delta = ("log", "late")
+        await life.run(warm, *(f"both {number}" for number in range(5)))
+        assert await _right(life, warm) == await _right(life, _wrapped(raw))
+
+
+@every_case
+async def test_a_subgraph_with_a_memory_of_its_own_is_right(
+    case: SaverCase, storage: Storage
+) -> None:
+    async with case.aopen(storage) as raw:
+        life = Life(case, inside=True)
+        await life.run(_wrapped(raw), "ask lost", "idle")
+        life.delta = ("log", "late")
+        await life.run(_wrapped(raw), "say one", "both two")
+        for saver in (_wrapped(raw), _wrapped(raw, max_bytes=0)):
+            assert (await _right(life, saver))[0] == [["one", "two"], ["two"]]
+
+
+@every_case
+async def test_a_fork_of_full_mode_begins_where_it_begins(
+    case: SaverCase, storage: Storage
+) -> None:
+    """One branch has a value and the other none; the thread turns delta on the second."""
+    async with case.aopen(storage) as raw:
+        life = Life(case)
+        await life.run(_wrapped(raw), "ask lost", "idle")
+        base = await life.call(raw, "get_state", life.config)
+        await life.run(_wrapped(raw), "say other")
+        await life.call(_wrapped(raw), "invoke", {"do": "idle"}, base.config)
+        life.delta = ("log", "late")
+        await life.run(_wrapped(raw), "say one", "say two")
+        for saver in (_wrapped(raw), _wrapped(raw, max_bytes=0)):
+            assert (await _right(life, saver))[0] == [["one", "two"], []]
+
+
+@every_case
+async def test_without_the_fix_the_wrapper_shows_what_the_saver_does(
+    case: SaverCase, storage: Storage
+) -> None:
+    async with case.aopen(storage) as raw:
+        life = Life(case)
+        await life.run(raw, "ask lost", "idle")
+        life.delta = ("log", "late")
+        await life.run(raw, "say one")
+        plain = CachedHistorySaver(raw, cache=MemoryHistoryCache(), fixes="off")
+        assert await life.states(plain) == await life.states(raw)
+        assert await life.states(plain) == await life.states(raw)
+        assert (await life.states(plain))[0]["log"] == ["lost", "one"]
+
+
+@every_case
+async def test_wrappers_with_and_without_the_fix_share_a_cache(
+    case: SaverCase, storage: Storage
+) -> None:
+    async with case.aopen(storage) as raw:
+        life = Life(case)
+        await life.run(raw, "ask lost", "idle")
+        life.delta = ("log", "late")
+        await life.run(raw, "say one")
+        cache = MemoryHistoryCache()
+        both = [
+            CachedHistorySaver(raw, cache=cache, key_prefix="one", fixes=fixes)
+            for fixes in ("auto", "off", "auto")
+        ]
+        shown = [(await life.states(saver))[0]["log"] for saver in both]
+        assert shown == [["one"], ["lost", "one"], ["one"]]
