@@ -9,12 +9,12 @@ from typing import Any
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._arguments import argument, configurable, require_thread, step_of
+from deerflow_saver._beginnings import COUNTERS, unwritten_at
 from deerflow_saver._core import Core, Shared
 from deerflow_saver._plan import Plan
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.events import HistoryEvent, SeedKind, emit
 from deerflow_saver.fixes import given_up_before_delta
-from deerflow_saver.history.beginnings import COUNTERS, unwritten_at
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ChainBusy
 from deerflow_saver.history.reader import (

@@ -10,11 +10,11 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._arguments import argument, configurable, require_thread, step_of
+from deerflow_saver._beginnings import COUNTERS, unwritten
 from deerflow_saver._core import Core
 from deerflow_saver._plan import Plan
 from deerflow_saver._serde import pack
 from deerflow_saver.cache.base import ChainKey
-from deerflow_saver.history.beginnings import COUNTERS, unwritten
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ABSENT, HELD, ChainBusy, Packed, Row, Writing
 from deerflow_saver.history.minting import minted

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 from langgraph.channels.delta import DeltaChannel
@@ -80,7 +81,6 @@ class Life:
     durability: str = "sync"
     inside: bool = False
     """Whether it all happens in a subgraph with a memory of its own."""
-    graphs: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> Any:
@@ -107,12 +107,10 @@ class Life:
                 word = what.partition(" ")[2]
                 await self.call(saver, "update_state", self.config, said(word), as_node="speak")
                 continue
-            try:
+            with contextlib.suppress(NoAnswerError):
                 await self.call(
                     saver, "invoke", {"do": what}, self.config, durability=self.durability
                 )
-            except NoAnswerError:
-                pass
 
     async def states(self, saver: Any) -> list[Any]:
         """The values of every checkpoint, newest first, each read by itself."""

@@ -51,7 +51,7 @@ class Fetched(NamedTuple):
     own: Sequence[Write | Row]
     """Rows are decoded when the history they become part of is first read."""
     unwritten: Collection[str] = ()
-    """Channels whose history is empty here; see `history.beginnings`."""
+    """Channels whose history is empty here; see `_beginnings`."""
 
 
 _CHAIN_BYTES = 2000
@@ -300,8 +300,8 @@ class Chain(Facts):
             own = self._own(parent, channel) if parent is not None and parent.final else None
             if parent is not None and own is not None:
                 stored = parent.stored.get(channel, HELD)
-                if stored is UNWRITTEN:  # records know no such thing: whoever needs it reads the row
-                    continue
+                if stored is UNWRITTEN:
+                    continue  # records know no such thing: whoever needs it reads the row
                 sealed.append(Sealed(child.parent or "", channel, parent.parent, stored, own))
         return News(checkpoint_id, child.parent, sealed, seeds)
 

@@ -41,7 +41,7 @@ ABSENT = "absent"
 HELD = "held"
 """The checkpoint stores a value for the channel, but the value is not known here."""
 UNWRITTEN = "unwritten"
-"""It stores none, for the channel had never been written; see `history.beginnings`."""
+"""It stores none, for the channel had never been written; see `_beginnings`."""
 
 
 class Packed(NamedTuple):

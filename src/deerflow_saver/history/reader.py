@@ -27,8 +27,8 @@ from typing import Any, Literal
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from deerflow_saver._beginnings import COUNTERS, unwritten_at
 from deerflow_saver._plan import Plan
-from deerflow_saver.history.beginnings import COUNTERS, unwritten_at
 from deerflow_saver.history.chain import Chain, Fetched, Need
 from deerflow_saver.history.facts import ChainBusy
 from deerflow_saver.history.isolation import Unkeepable

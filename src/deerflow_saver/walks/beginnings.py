@@ -1,6 +1,6 @@
 """Whether a walk went past the checkpoint at which its channel's history begins.
 
-`history.beginnings` says where that is. Asked where a walk found no stored value but writes:
+`_beginnings` says where that is. Asked where a walk found no stored value but writes:
 is there a checkpoint on the line that never had the channel written, below one that owns writes
 of it? The oldest checkpoint that may be one decides, for channels keep their versions.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deerflow_saver._beginnings import unwritten
 from deerflow_saver._plan import Plan
-from deerflow_saver.history.beginnings import unwritten
 from deerflow_saver.walks.asking import Statement
 
 __all__ = ["overran", "overran_in_memory"]
@@ -120,7 +120,7 @@ def overran_in_memory(saver: Any, names: Mapping[str, Any], channel: str) -> boo
     rows = dict(saver.storage.get(thread, {}).get(ns, {}))
     line: dict[str, None] = {}
     current = names.get("checkpoint_id") or max(rows, default=None)
-    while current in rows and current not in line:
+    while current is not None and current in rows and current not in line:
         line[current] = None
         current = rows[current][2]
     above = False

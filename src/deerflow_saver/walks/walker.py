@@ -22,8 +22,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._arguments import configurable
+from deerflow_saver._beginnings import unwritten_at
 from deerflow_saver._plan import Plan, adrive, drive
-from deerflow_saver.history.beginnings import unwritten_at
 from deerflow_saver.walks.asking import aask, ask, family_of, on_own_loop
 from deerflow_saver.walks.beginnings import overran
 from deerflow_saver.walks.doubts import doubt_of
