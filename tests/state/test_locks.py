@@ -24,6 +24,8 @@ from deerflow_saver.state import (
     ThreadLockTimeoutError,
 )
 from deerflow_saver.state.locks import THREAD_LOCK, aholding, holding
+from support.pooler import transaction_pooler
+from support.savers import CASES, Storage
 
 Make = Callable[[], ProcessThreadLock]
 
@@ -391,6 +393,70 @@ async def test_a_waiter_that_is_cancelled_leaves_no_session_behind(postgres_data
     while await asyncio.to_thread(sessions):  # noqa: ASYNC110 - the server tells
         await asyncio.sleep(0.01)
     assert await atake(theirs) == "t"
+
+
+async def test_through_a_pooler_of_transactions_one_holder_excludes_the_others(
+    postgres_database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every statement of its own would go to another session, or to another client's."""
+    with (
+        transaction_pooler(postgres_database, 3) as pooled,
+        caplog.at_level(logging.WARNING, "deerflow_saver"),
+    ):
+        ours, theirs = PostgresThreadLock(pooled), PostgresThreadLock(pooled)
+        direct = PostgresThreadLock(postgres_database)
+        for _ in range(5):
+            with ours.hold("t", owner="worker 1") as hold:
+                for lock in (theirs, direct):
+                    with pytest.raises(
+                        ThreadLockTimeoutError, match="held by deerflow-saver lock: worker 1"
+                    ):
+                        elsewhere(lambda lock=lock: take(lock, seconds=0.05))
+                hold.check()
+                assert elsewhere(lambda: take(theirs, "u")) == "u"
+            async with theirs.ahold("t") as hold:
+                with pytest.raises(ThreadLockTimeoutError):
+                    await apart(atake(ours, seconds=0.05))
+                await hold.acheck()
+            assert elsewhere(lambda: take(direct)) == "t"
+    assert caplog.records == []
+
+
+def test_timeouts_of_the_database_do_not_end_a_hold(postgres_database: str) -> None:
+    with psycopg.connect(postgres_database, autocommit=True) as admin:
+        for name in ("idle_in_transaction_session_timeout", "statement_timeout"):
+            admin.execute(
+                f"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET {name} = 200', "
+                "current_database()); END $$"
+            )
+    ours, theirs = PostgresThreadLock(postgres_database), PostgresThreadLock(postgres_database)
+    with ours.hold("t") as hold:
+        with pytest.raises(ThreadLockTimeoutError):  # and not that its statement took too long
+            elsewhere(lambda: take(theirs, seconds=0.6))
+        hold.check()
+
+
+def test_a_hold_holds_up_neither_a_vacuum_nor_a_setup(storage: Storage) -> None:
+    """Its transaction has no snapshot, so indexes are made and old rows removed meanwhile."""
+    postgres = next(case for case in CASES if case.name == "postgres")
+    with PostgresThreadLock(storage.postgres_uri).hold("t"), postgres.open(storage):
+        with psycopg.connect(storage.postgres_uri, autocommit=True) as admin:
+            held = admin.execute(
+                "SELECT backend_xmin, backend_xid FROM pg_stat_activity "
+                "WHERE application_name LIKE 'deerflow-saver lock%'"
+            ).fetchall()
+    assert held == [(None, None)]
+
+
+async def test_a_hold_whose_transaction_has_failed_is_lost(postgres_database: str) -> None:
+    """Postgres lets go of its lock as soon as a statement fails."""
+    ours, theirs = PostgresThreadLock(postgres_database), PostgresThreadLock(postgres_database)
+    async with ours.ahold("t") as hold:
+        with pytest.raises(psycopg.Error):
+            await hold.session.execute("SELECT 1 / 0")
+        assert await apart(atake(theirs)) == "t"
+        with pytest.raises(ThreadLockLostError):
+            await hold.acheck()
 
 
 def test_a_database_that_is_not_there_leaves_the_lock_free(tmp_path: Any) -> None:

@@ -1,8 +1,13 @@
-"""A thread lock across processes: an advisory lock of a Postgres session.
+"""A thread lock across processes: an advisory lock of a Postgres transaction.
 
-The session is a connection of the lock's own, one per hold, so it depends on no pool and no
-transaction of the saver. If it ends, whoever ended it, Postgres lets go of the lock: nobody
-waits for a dead holder. A holder that is alive asks `Hold.check` before it writes.
+The transaction is open for as long as the lock is held, on a connection of the lock's own, so it
+depends on no pool and no transaction of the saver. It reads and writes nothing meanwhile, so it
+holds up no vacuum. If it ends, whoever ended it, Postgres lets go of the lock: nobody waits
+for a dead holder. A holder that is alive asks `Hold.check` before it writes.
+
+A lock of the session would do without a transaction, but mean nothing through a pooler that gives
+every transaction another session (PgBouncer's transaction mode): two clients may get the same one,
+and a session that asks again for a lock it has gets it.
 """
 
 from __future__ import annotations
@@ -24,9 +29,16 @@ __all__ = ["PostgresThreadLock"]
 
 logger = logging.getLogger("deerflow_saver")
 
-_LOCK = "SELECT pg_advisory_lock(%s)"
-_UNLOCK = "SELECT pg_advisory_unlock(%s)"
-_PATIENCE = "SELECT set_config('lock_timeout', %s, false)"
+_BEGIN = """
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SELECT set_config(name, value, true) FROM (VALUES
+    ('application_name', {name}), ('lock_timeout', {milliseconds}), ('statement_timeout', '0'),
+    ('idle_in_transaction_session_timeout', '0'), ('transaction_timeout', '0')
+) AS ours(name, value) JOIN pg_settings USING (name)
+"""
+"""The settings are this transaction's alone; not every release of Postgres has all of them."""
+_LOCK = "SELECT pg_advisory_xact_lock({key})"
+"""Without a parameter: a statement that is bound to one keeps its snapshot until the next."""
 _ALIVE = "SELECT 1"
 _HOLDER = (
     "SELECT a.application_name, a.pid, a.client_addr::text FROM pg_locks l "
@@ -41,8 +53,7 @@ _NAME_BYTES = 63
 class PostgresThreadLock(ProcessThreadLock):
     """Excludes everybody who uses such a lock on the same database, in any process.
 
-    It needs a connection to Postgres itself: through a pooler that shares sessions between
-    clients (PgBouncer's transaction mode) an advisory lock means nothing.
+    Through a pooler, each hold and each waiter keeps one of its server connections.
 
     Args:
         conninfo: a libpq connection string or URL.
@@ -64,14 +75,15 @@ class PostgresThreadLock(ProcessThreadLock):
         return "postgres", self._conninfo
 
     def reaching(self, hold: Hold, seconds: float | None) -> Plan[None]:
-        """Open a session and take the lock in it."""
+        """Open a transaction and take the lock in it."""
         key = _key(hold.thread_id)
         connection = yield "connect", (hold, seconds)
         try:
             left = 0 if seconds is None else max(1, math.ceil((seconds - hold.seconds) * 1000))
-            yield "execute", (connection, _PATIENCE, str(left))
-            yield "execute", (connection, _LOCK, key)
+            yield "execute", (connection, self._begin(_name(hold), str(left)))
+            yield "execute", (connection, _LOCK.format(key=key))
         except self._psycopg.errors.LockNotAvailable:
+            yield "execute", (connection, "ROLLBACK")
             found = yield "execute", (connection, _HOLDER, key)
             yield "close", connection
             raise too_late(hold, _described(found)) from None
@@ -80,12 +92,17 @@ class PostgresThreadLock(ProcessThreadLock):
             raise
         hold.session = connection
 
+    def _begin(self, name: str, milliseconds: str) -> Any:
+        """Both statements go at once, so that no timeout of the database comes in between."""
+        texts = {"name": name, "milliseconds": milliseconds}
+        literals = {key: self._psycopg.sql.Literal(text) for key, text in texts.items()}
+        return self._psycopg.sql.SQL(_BEGIN).format(**literals)
+
     def leaving(self, hold: Hold) -> Plan[None]:
         """Let go, and say so if there was nothing left to let go of."""
         connection, hold.session = hold.session, None
         try:
-            found = yield "execute", (connection, _UNLOCK, _key(hold.thread_id))
-            kept = bool(found[0])
+            kept = (yield "execute", (connection, "COMMIT")) == "COMMIT"
         except self._psycopg.Error:
             kept = False
         finally:
@@ -105,7 +122,7 @@ class PostgresThreadLock(ProcessThreadLock):
     def checking(self, hold: Hold) -> Plan[None]:
         """The lock is held as long as its session answers."""
         try:
-            yield "execute", (hold.session, _ALIVE, None)
+            yield "execute", (hold.session, _ALIVE)
         except self._psycopg.Error as error:
             msg = (
                 f"thread {hold.thread_id!r}: the database session that held the lock has ended, "
@@ -119,11 +136,12 @@ class PostgresThreadLock(ProcessThreadLock):
         """The operations on a `Connection`."""
 
         def connect(asked: tuple[Hold, float | None]) -> Any:
-            return self._psycopg.Connection.connect(self._conninfo, **_options(*asked))
+            return self._psycopg.Connection.connect(self._conninfo, **_options(asked[1]))
 
-        def execute(asked: tuple[Any, str, Any]) -> Any:
-            connection, query, value = asked
-            return connection.execute(query, None if value is None else (value,)).fetchone()
+        def execute(asked: tuple[Any, ...]) -> Any:
+            connection, query, *values = asked
+            cursor = connection.execute(query, values or None)
+            return cursor.fetchone() if cursor.description else cursor.statusmessage
 
         return {
             **super().calls(),
@@ -136,12 +154,13 @@ class PostgresThreadLock(ProcessThreadLock):
         """The operations on an `AsyncConnection`."""
 
         async def connect(asked: tuple[Hold, float | None]) -> Any:
-            return await self._psycopg.AsyncConnection.connect(self._conninfo, **_options(*asked))
+            options = _options(asked[1])
+            return await self._psycopg.AsyncConnection.connect(self._conninfo, **options)
 
-        async def execute(asked: tuple[Any, str, Any]) -> Any:
-            connection, query, value = asked
-            cursor = await connection.execute(query, None if value is None else (value,))
-            return await cursor.fetchone()
+        async def execute(asked: tuple[Any, ...]) -> Any:
+            connection, query, *values = asked
+            cursor = await connection.execute(query, values or None)
+            return await cursor.fetchone() if cursor.description else cursor.statusmessage
 
         return {
             **super().acalls(),
@@ -154,16 +173,21 @@ class PostgresThreadLock(ProcessThreadLock):
 def _psycopg() -> ModuleType:
     try:
         import psycopg
+        import psycopg.sql
     except ImportError as error:
         msg = 'PostgresThreadLock needs psycopg: pip install "deerflow-saver[postgres]"'
         raise ImportError(msg) from error
     return psycopg
 
 
-def _options(hold: Hold, seconds: float | None) -> dict[str, Any]:
-    """A session that waiters find by its name in `pg_stat_activity`."""
-    name = f"deerflow-saver lock: {hold.owner}".encode()[:_NAME_BYTES].decode(errors="ignore")
-    options: dict[str, Any] = {"autocommit": True, "application_name": name}
+def _name(hold: Hold) -> str:
+    """What waiters find the holder by in `pg_stat_activity`."""
+    return f"deerflow-saver lock: {hold.owner}".encode()[:_NAME_BYTES].decode(errors="ignore")
+
+
+def _options(seconds: float | None) -> dict[str, Any]:
+    """The transaction is begun by hand, and nothing is prepared: a pooler's sessions are shared."""
+    options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None}
     if seconds is not None:
         options["connect_timeout"] = max(2, math.ceil(seconds))
     return options
