@@ -439,12 +439,15 @@ def test_timeouts_of_the_database_do_not_end_a_hold(postgres_database: str) -> N
 def test_a_hold_holds_up_neither_a_vacuum_nor_a_setup(storage: Storage) -> None:
     """Its transaction has no snapshot, so indexes are made and old rows removed meanwhile."""
     postgres = next(case for case in CASES if case.name == "postgres")
-    with PostgresThreadLock(storage.postgres_uri).hold("t"), postgres.open(storage):
-        with psycopg.connect(storage.postgres_uri, autocommit=True) as admin:
-            held = admin.execute(
-                "SELECT backend_xmin, backend_xid FROM pg_stat_activity "
-                "WHERE application_name LIKE 'deerflow-saver lock%'"
-            ).fetchall()
+    with (
+        PostgresThreadLock(storage.postgres_uri).hold("t"),
+        postgres.open(storage),
+        psycopg.connect(storage.postgres_uri, autocommit=True) as admin,
+    ):
+        held = admin.execute(
+            "SELECT backend_xmin, backend_xid FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name LIKE 'deerflow-saver lock%'"
+        ).fetchall()
     assert held == [(None, None)]
 
 
