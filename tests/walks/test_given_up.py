@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deerflow_saver import CachedHistorySaver, MemoryHistoryCache, fixes
+from deerflow_saver import CachedHistorySaver, MemoryHistoryCache, fixes, open_cache
 from deerflow_saver.walks import walker
 from support.savers import SaverCase, Storage, every_case
 from walks.given_up import Life, words_of
@@ -210,3 +210,22 @@ async def test_a_delta_thread_is_not_asked_about(
         state = await life.call(_wrapped(raw), "get_state", life.config)
         assert "one" in state.values["log"]
         assert looked == []
+
+
+@every_case
+async def test_workers_that_share_what_they_know_are_right(
+    case: SaverCase, storage: Storage, redis_database: str
+) -> None:
+    """What one of them put is read by the other from what was shared, and from rows above that."""
+    async with case.aopen(storage) as raw:
+        life = Life(case)
+        await life.run(raw, "ask lost", "idle")
+        life.delta = ("log", "late")
+        async with open_cache(redis_database) as one, open_cache(redis_database) as other:
+            first, second = (
+                CachedHistorySaver(raw, cache=cache, key_prefix="one") for cache in (one, other)
+            )
+            for what in ("say one", "both two", "idle", "say three"):
+                await life.run(first, what)
+                await _right(life, second)
+            assert second.cache_info().shared > 0
