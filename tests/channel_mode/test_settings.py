@@ -105,6 +105,30 @@ def test_the_environment_alone_sets_everything() -> None:
     )
 
 
+def test_a_variable_that_is_left_empty_says_nothing() -> None:
+    """As container files pass on what the host has not set: no fix goes off, no URL is hidden."""
+    environ = {
+        "DEERFLOW_SAVER__FIXES": "",
+        "DEERFLOW_SAVER__CHECKPOINT_CACHE__TYPE": "redis",
+        "DEERFLOW_SAVER__CHECKPOINT_CACHE__REDIS_URL": "",
+        "REDIS_URL": "redis://a",
+    }
+    settings = CheckpointSettings.from_environ(environ)
+    assert settings.fixes == "auto"
+    assert settings.cache_redis_url == "redis://a"
+    with pytest.raises(InvalidConfigError, match="redis_url is required"):
+        CheckpointSettings.from_environ({**environ, "REDIS_URL": ""})
+
+
+def test_a_key_that_is_set_in_both_spellings_is_refused_without_its_values() -> None:
+    section = {"checkpoint_cache.secret": "hidden", "checkpoint_cache": {"secret": "veiled"}}
+    with pytest.raises(InvalidConfigError, match=r"checkpoint_cache\.secret is set twice") as error:
+        CheckpointSettings.from_mapping(section)
+    assert not {"hidden", "veiled"} & set(str(error.value).split())
+    section["checkpoint_cache.secret"] = "veiled"
+    assert CheckpointSettings.from_mapping(section).cache_secret == "veiled"
+
+
 def test_variables_that_mean_nothing_are_refused_by_name() -> None:
     with pytest.raises(InvalidConfigError, match=r"checkpoint_cache\.kind"):
         CheckpointSettings.from_environ({"DEERFLOW_SAVER__CHECKPOINT_CACHE__KIND": "redis"})

@@ -333,6 +333,7 @@ AWKWARD = (
     '{"todos": ' + "[" * 500 + "]" * 500 + "}",
     '{"title": 123456789012345678901234567890}',
     '{"__root__": 1}',
+    '{"messages": [{"type": "ai", "content": "x", "tool_calls": "no"}]}',
     '{"title": {"value": 1, "type": "__overwrite__"}}',
     '{"title": {"__overwrite__": [1]}}',
 )

@@ -85,7 +85,7 @@ class CheckpointSettings:
         object.__setattr__(self, "fixes", _fixes(self.fixes))
         if self.cache_redis_url is not None:
             _str("checkpoint_cache.redis_url", self.cache_redis_url)
-        elif self.cache_type == "redis":
+        if self.cache_type == "redis" and not self.cache_redis_url:
             raise InvalidConfigError(
                 "checkpoint_cache.redis_url is required for the redis cache: set it, or "
                 f"{_REDIS_URLS[0]}, or {_REDIS_URLS[1]}"
@@ -106,7 +106,7 @@ class CheckpointSettings:
         if unknown:
             raise InvalidConfigError(f"unknown setting(s): {', '.join(map(_with_hint, unknown))}")
         given = {_KEYS[key]: value for key, value in flat.items()}
-        if given.get("cache_type") == "redis" and given.get("cache_redis_url") is None:
+        if given.get("cache_type") == "redis" and given.get("cache_redis_url") in (None, ""):
             given["cache_redis_url"] = _redis_url(os.environ if environ is None else environ)
         return cls(**given)
 
@@ -115,7 +115,8 @@ class CheckpointSettings:
         """Settings from variables such as `DEERFLOW_SAVER__CHECKPOINT_CACHE__TYPE=redis`.
 
         A name is the prefix `DEERFLOW_SAVER__` and a key in capitals, its dot written as two
-        underscores. `FIXES` takes `auto`, `off`, or names with commas between them.
+        underscores. `FIXES` takes `auto`, `off`, or names with commas between them; empty, it
+        is `auto`.
 
         Raises:
             InvalidConfigError: unknown names with that prefix, or a value that is none.
@@ -175,9 +176,13 @@ def _flat(section: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     for name, value in section.items():
         key = f"{above}{name}"
         if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{key}."))
-        elif value is not None or key not in _SECTIONS:
-            flat[key] = value
+            found = _flat(value, f"{key}.")
+        else:
+            found = {key: value} if value is not None or key not in _SECTIONS else {}
+        for inner, said in found.items():
+            if flat.setdefault(inner, said) != said:  # which may be a secret
+                msg = f"{inner} is set twice, to different values"
+                raise InvalidConfigError(msg)
     return flat
 
 
@@ -201,7 +206,7 @@ def _parsed(key: str, text: str) -> Any:
             msg = f"{key} must be an int, got {text!r}"
             raise InvalidConfigError(msg) from None
     if key == "fixes" and text not in {"auto", "off"}:
-        return tuple(name.strip() for name in text.split(",") if name.strip())
+        return tuple(name.strip() for name in text.split(",") if name.strip()) or "auto"
     return text
 
 

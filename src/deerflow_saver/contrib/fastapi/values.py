@@ -70,7 +70,7 @@ def _messages(name: str, value: Any) -> Any:
     items = value if isinstance(value, list) else [value]
     try:
         return merge_message_writes([], [[_message(item) for item in items]])
-    except (ValueError, TypeError, NotImplementedError, KeyError) as error:
+    except Exception as error:  # LangChain raises what it happens on, AttributeError too
         raise HTTPException(422, f"{name} holds what is no message: {error}") from error
 
 
