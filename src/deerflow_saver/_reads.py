@@ -45,8 +45,7 @@ def read_row(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
     row = yield "inner", (name, args, kwargs)
     if row is not None and core.storage:
         _learn(core, row, chain, serial, had_child=had_child)
-        if not configurable(config).get("checkpoint_id"):
-            core.saw_head(row)
+        core.saw(row, newest=not configurable(config).get("checkpoint_id"))
     return row
 
 

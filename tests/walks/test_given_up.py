@@ -194,7 +194,7 @@ async def test_wrappers_with_and_without_the_fix_share_a_cache(
 async def test_a_delta_thread_is_not_asked_about(
     case: SaverCase, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its head's counters tell, so nothing is looked at beside the saver's own walk."""
+    """The counters of a checkpoint tell, so nothing is looked at beside the saver's own walk."""
     looked: list[Any] = []
 
     def noted(*asked: Any) -> Any:
@@ -209,6 +209,8 @@ async def test_a_delta_thread_is_not_asked_about(
         looked.clear()
         state = await life.call(_wrapped(raw), "get_state", life.config)
         assert "one" in state.values["log"]
+        older = await life.call(_wrapped(raw), "get_state", state.parent_config)
+        assert "one" in older.values["log"]
         assert looked == []
 
 

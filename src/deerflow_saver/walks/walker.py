@@ -16,7 +16,7 @@ request      argument               answer
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
@@ -31,7 +31,7 @@ from deerflow_saver.walks.habits import ahabits_of, akeeps_lock, defining, habit
 from deerflow_saver.walks.pages import Pager, pageable
 from deerflow_saver.walks.paths import Paths, RememberedPaths, paths_for
 
-__all__ = ["ANSWERS", "Walker"]
+__all__ = ["ANSWERS", "Told", "Walker"]
 
 ANSWERS = frozenset(
     {
@@ -47,6 +47,15 @@ _WALK = (
 )  # fmt: skip
 
 History = Mapping[str, Any]
+
+
+class Told(NamedTuple):
+    """What is known of the checkpoint whose history is asked."""
+
+    head: bool = False
+    """Whether it had its thread's greatest id when its row was read."""
+    steady: frozenset[str] = frozenset()
+    """Its channels that were delta, without a snapshot, since the thread's first step."""
 
 
 class Walker:
@@ -74,18 +83,14 @@ class Walker:
         ) in {"sqlite", "postgres"}
 
     @property
-    def heads_help(self) -> bool:
-        """Whether it spares a question to know that a target was its thread's head."""
+    def rows_help(self) -> bool:
+        """Whether it spares a question to know the target's row."""
         return self._family == "postgres" or self._begins
 
     # -- histories -------------------------------------------------------------------------
 
-    def walk(self, config: Any, channels: Sequence[str], *, head: frozenset[str] | None) -> History:
-        """The history below a checkpoint.
-
-        `head`: if it had the thread's greatest id, its channels that were delta, without a
-        snapshot, since the thread's first step.
-        """
+    def walk(self, config: Any, channels: Sequence[str], told: Told) -> History:
+        """The history below a checkpoint, of which `told` is known."""
         saver = self._saver
         if self._family is None or on_own_loop(saver):
             return saver.get_delta_channel_history(config=config, channels=list(channels))  # type: ignore[no-any-return]
@@ -99,12 +104,10 @@ class Walker:
             "ask": lambda statement: ask(saver, statement),
             "habits": habits_of,
         }
-        plan = self._walked("get_delta_channel_history", config, list(channels), head=head)
+        plan = self._walked("get_delta_channel_history", config, list(channels), told)
         return drive(plan, calls)
 
-    async def awalk(
-        self, config: Any, channels: Sequence[str], *, head: frozenset[str] | None
-    ) -> History:
+    async def awalk(self, config: Any, channels: Sequence[str], told: Told) -> History:
         """`walk` on the async face."""
         saver = self._saver
         if self._family is None:
@@ -119,25 +122,23 @@ class Walker:
             "ask": lambda statement: aask(saver, statement),
             "habits": ahabits_of,
         }
-        plan = self._walked("aget_delta_channel_history", config, list(channels), head=head)
+        plan = self._walked("aget_delta_channel_history", config, list(channels), told)
         return await adrive(plan, calls)
 
-    def _walked(
-        self, method: str, config: Any, channels: list[str], *, head: frozenset[str] | None
-    ) -> Plan[History]:
+    def _walked(self, method: str, config: Any, channels: list[str], told: Told) -> Plan[History]:
         names = configurable(config)
         if self.paths is not None and (yield from self.paths.disordered(names, channels)):
             return (yield "base", channels)  # type: ignore[no-any-return]
         history = yield from self._in_parts(channels)
         seedless = [channel for channel in channels if "seed" not in history[channel]]
-        nullable = self._nullable(history, channels, head or frozenset())
+        nullable = self._nullable(history, channels, told.steady)
         if (seedless or nullable) and (
-            yield from self._doubtful(method, names, seedless, nullable, head=head is not None)
+            yield from self._doubtful(method, names, seedless, nullable, head=told.head)
         ):
             return (yield "base", channels)  # type: ignore[no-any-return]
         if self._begins and self._family is not None:
             # A channel that was delta from the first step on has no checkpoint of full mode
-            early = [c for c in seedless if history[c]["writes"] and c not in (head or ())]
+            early = [c for c in seedless if history[c]["writes"] and c not in told.steady]
             if early and (yield from overran(self._family, self._saver, names, early)):
                 return (yield "base", channels)  # type: ignore[no-any-return]
         return history
