@@ -52,6 +52,8 @@ class Line:
     ids: list[str] = field(default_factory=list)
     reserved: list[str] = field(default_factory=list)
     versions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    loose: set[str] = field(default_factory=set)
+    """Channels of which a value is stored without a version."""
     parents: dict[str, set[str]] = field(default_factory=dict)
     """All that were ever given: a saver may keep the first one or the last."""
 
@@ -122,6 +124,10 @@ class SaverHistories(Machine):
         changed: dict[str, Any] = {}
         for name in (*DELTA, "plain"):
             how = storing.get(name, "nothing")
+            if how == "unversioned":
+                line.loose.add(name)
+            if how == "untouched" and name in line.loose and name not in versions:
+                how = "nothing"  # below a value without a version there is no telling
             if how != "untouched":
                 new = self.host.inner.get_next_version(versions.get(name), None)
                 if how != "unversioned":
