@@ -57,6 +57,13 @@ class Line:
     parents: dict[str, set[str]] = field(default_factory=dict)
     """All that were ever given: a saver may keep the first one or the last."""
 
+    def how(self, name: str, how: str, versions: dict[str, Any]) -> str:
+        """How a checkpoint stores a channel: below an unversioned value nothing can be told."""
+        if how == "unversioned":
+            self.loose.add(name)
+        untold = how == "untouched" and name in self.loose and name not in versions
+        return "nothing" if untold else how
+
     def above(self, checkpoint_id: str, parent: str | None) -> str | None:
         """`parent`, unless that could make a loop, in which some raw savers never end."""
         if parent is None:
@@ -124,10 +131,7 @@ class SaverHistories(Machine):
         changed: dict[str, Any] = {}
         for name in (*DELTA, "plain"):
             how = storing.get(name, "nothing")
-            if how == "unversioned":
-                line.loose.add(name)
-            if how == "untouched" and name in line.loose and name not in versions:
-                how = "nothing"  # below a value without a version there is no telling
+            how = line.how(name, how, versions)
             if how != "untouched":
                 new = self.host.inner.get_next_version(versions.get(name), None)
                 if how != "unversioned":

@@ -124,6 +124,8 @@ class Chain(Facts):
         if node is not None:
             if view.begins and node.stored.get(channel) is UNWRITTEN:
                 return Position(view.segment(), 0)
+            if self._untold(view, checkpoint_id, channel):
+                return view.direct.get((checkpoint_id, channel))
             if node.parent is None:
                 return Position(view.segment(), 0) if checkpoint_id in self._roots else None
             position = view.after.get((node.parent, channel))
@@ -161,7 +163,8 @@ class Chain(Facts):
         position = self.find(view, current, channel)
         while position is None:
             parent, known = self._parent(current, fetched)
-            if not known or parent in path:  # a loop: a put over an old id can make one
+            untold = current not in fetched and self._untold(view, current, channel)
+            if not known or untold or parent in path:  # a loop: a put over an old id can make one
                 return [*needs, Need(current, known=False)]
             # A sibling may have it, where this checkpoint itself is not known
             first = parent is None or self._begins(view, current, channel, fetched)
@@ -189,6 +192,11 @@ class Chain(Facts):
             view.direct[checkpoint_id, channel] = position
             self._newest = max(self._newest, checkpoint_id)
         return position
+
+    def _untold(self, view: View, checkpoint_id: str, channel: str) -> bool:
+        """Whether a checkpoint was met before anybody asked if it begins the channel's history."""
+        node = self._nodes.get(checkpoint_id)
+        return view.begins and node is not None and channel not in node.stored
 
     def _begins(
         self, view: View, checkpoint_id: str, channel: str, fetched: Mapping[str, Fetched]
@@ -321,7 +329,8 @@ class Chain(Facts):
         node = self._nodes.get(checkpoint_id)
         if node is not None and view.begins and node.stored.get(channel) is UNWRITTEN:
             return  # it is at hand without, and is not that of another child of the parent
-        if node is not None and node.parent is not None:
+        untold = self._untold(view, checkpoint_id, channel)
+        if node is not None and node.parent is not None and not untold:
             view.after[node.parent, channel] = position
         else:
             view.direct[checkpoint_id, channel] = position
