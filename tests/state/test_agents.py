@@ -129,9 +129,7 @@ def agent(
 
 
 def thread(name: str) -> dict[str, Any]:
-    # More workers than supersteps: up to 1.2.12 at least, LangGraph's saves of a delta channel
-    # wait for one another in one pool, for ever if all its workers wait.
-    return {"configurable": {"thread_id": name}, "max_concurrency": 100}
+    return {"configurable": {"thread_id": name}}
 
 
 def said(state: Any) -> list[tuple[str, Any]]:

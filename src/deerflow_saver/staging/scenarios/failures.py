@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -12,10 +13,20 @@ from langgraph.cache.memory import InMemoryCache
 from langgraph.types import CachePolicy
 
 from deerflow_saver.staging.scenarios.graphs import both, chain, fan, loop_free, writing
-from deerflow_saver.staging.scenarios.scenario import Finding, Scenario, compared, repeated
+from deerflow_saver.staging.scenarios.scenario import (
+    BLOCKING,
+    Finding,
+    Scenario,
+    compared,
+    repeated,
+)
 from deerflow_saver.staging.scenarios.stage import Stage
 
 __all__ = ["SCENARIOS"]
+
+
+_PATIENCE = 1.0
+"""Seconds after which a save that has not come waits for what waits for it."""
 
 
 class _DiskFullError(Exception):
@@ -93,6 +104,41 @@ def _torn(stage: Stage) -> Callable[[Any], Any]:
     return make
 
 
+def _save_behind(stage: Stage) -> Finding:
+    """Writes that wait, in one of a run's two workers, for a save submitted before them.
+
+    Both workers are held until the third step, when that save and those writes are queued.
+    """
+    queued, stored, came = threading.Event(), threading.Event(), list[bool]()
+
+    def saving(store: Any) -> Any:
+        def put(config: Any, checkpoint: Any, metadata: Any, versions: Any) -> Any:
+            if metadata["step"] == -1:
+                queued.wait()
+            config = store(config, checkpoint, metadata, versions)
+            if metadata["step"] == 0:
+                stored.set()
+            return config
+
+        return put
+
+    def writing_late(store: Any) -> Any:
+        def put_writes(config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+            if ("delta", ["in"]) in writes:
+                queued.wait()
+            elif ("delta", ["a"]) in writes:
+                came.append(stored.wait(_PATIENCE))
+            store(config, writes, task_id, task_path)
+
+        return put_writes
+
+    graph = stage.compile(chain(a=writing("a"), b=lambda _state: queued.set()))
+    config = {**stage.thread(), "max_concurrency": 2}
+    with stage.replaced("put", saving), stage.replaced("put_writes", writing_late):
+        stage.run(graph, both("in"), config)
+    return Finding(not came[0], f"the save went ahead of the writes: {came[0]}")
+
+
 def _by_durability() -> Iterator[Scenario]:
     for durability in ("sync", "async"):
         yield Scenario(
@@ -113,5 +159,11 @@ SCENARIOS = (
         "20 update_state torn between its writes and its checkpoint, then resumed",
         "torn-update",
         repeated(_torn_update),
+    ),
+    Scenario(
+        "pool a save waits for writes that are queued behind it: long runs never end",
+        "saves-wait-for-ever",
+        _save_behind,
+        BLOCKING,
     ),
 )

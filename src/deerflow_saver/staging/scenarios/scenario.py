@@ -10,8 +10,8 @@ from deerflow_saver.fixes import Finding
 from deerflow_saver.staging.scenarios.stage import Stage
 
 __all__ = [
-    "ASYNC", "EVERY", "MEMORY", "POSTGRES", "SQL", "SQLITE", "Finding", "Scenario", "compared",
-    "repeated",
+    "ASYNC", "BLOCKING", "EVERY", "MEMORY", "POSTGRES", "SQL", "SQLITE", "Finding", "Scenario",
+    "compared", "repeated",
 ]  # fmt: skip
 
 EVERY = ("m", "s", "as", "p", "ap")
@@ -21,6 +21,7 @@ SQL = ("s", "as", "p", "ap")
 SQLITE = ("s", "as")
 POSTGRES = ("p", "ap")
 ASYNC = ("as", "ap")
+BLOCKING = ("m", "s", "p")
 
 _WIDTH = 240
 
