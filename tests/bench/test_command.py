@@ -19,11 +19,15 @@ from deerflow_saver.bench.telling import telling
 from deerflow_saver.cli.__main__ import main
 from deerflow_saver.cli.errors import UsageError
 from deerflow_saver.cli.postgres import VARIABLE
+from support.upstream import reloads_what_ran
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--turns", "2", "--rounds", "1", "--warm-up", "1", "--scenarios", "polling"]
 
 
+@pytest.mark.skipif(
+    not reloads_what_ran(), reason="two runs of one conversation differ by their tasks' random ids"
+)
 @pytest.mark.timeout(600)
 def test_the_smoke_run_finds_all_answers_equal(
     postgres_uri: str, monkeypatch: pytest.MonkeyPatch
