@@ -209,6 +209,42 @@ async def test_whether_a_none_is_stored_is_asked_and_answered_once(
         assert answers == [none]
 
 
+@every_postgres
+async def test_a_saver_that_cannot_be_asked_is_walked_and_said_so_once(
+    case: SaverCase,
+    storage: Storage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def ask(*_: Any) -> Any:
+        raise PermissionError("no right to look")  # noqa: TRY003, EM101
+
+    async def aask(*_: Any) -> Any:
+        ask()
+
+    monkeypatch.setattr(walker, "ask", ask)
+    monkeypatch.setattr(walker, "aask", aask)
+    caplog.set_level("DEBUG", "deerflow_saver")
+    async with case.aopen(storage) as raw:
+        if not habits.skips_none_seed(type(raw)).wrong:
+            pytest.skip("nothing is asked of this release")
+        plain = Face(case, raw)
+        await plain.put("1", None, ["plain"])
+        await plain.put_none("2", "1")
+        await plain.put("3", "2")
+        face = wrapped(case, raw)
+        face.saver._self_core.shared.track(["log"])
+        for _ in range(2):
+            assert await face.values("3") == [None]
+            face.saver.purge_thread("thread")
+    said = [record for record in caplog.records if record.name == "deerflow_saver"]
+    assert [record.levelname for record in said] == ["WARNING", "DEBUG"]
+    text = said[0].getMessage()
+    assert type(raw).__name__ in text
+    assert "thread 'thread'" in text
+    assert "PermissionError: no right to look" in text
+
+
 def test_no_none_is_asked_for_where_a_head_was_delta_from_its_first_step(
     postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ request      argument               answer
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +33,8 @@ from deerflow_saver.walks.pages import Pager, pageable
 from deerflow_saver.walks.paths import Paths, RememberedPaths, paths_for
 
 __all__ = ["ANSWERS", "Told", "Walker"]
+
+logger = logging.getLogger("deerflow_saver")
 
 ANSWERS = frozenset(
     {
@@ -71,6 +74,7 @@ class Walker:
 
         """
         self._saver = saver
+        self._said = False
         self._allowed = frozenset(allowed) & ANSWERS
         self._family = _walking_family(saver) if self._allowed else None
         self._begins = self._family is not None and "given-up-before-delta" in self._allowed
@@ -182,8 +186,23 @@ class Walker:
             return False
         try:
             return bool((yield "ask", statement))
-        except Exception:  # noqa: BLE001 - it cannot be told, and the base class's walk is right
+        except Exception as error:  # noqa: BLE001 - it cannot be told, and the base walk is right
+            self._told_nothing(names, error)
             return True
+
+    def _told_nothing(self, names: Any, error: Exception) -> None:
+        """Say why walks are slow: aloud the first time, for it may be so at every read."""
+        level, self._said = logging.DEBUG if self._said else logging.WARNING, True
+        logger.log(
+            level,
+            "%s cannot be asked whether its walk loses rows of thread %r, namespace %r (%s: %s); "
+            "its rows are walked one by one",
+            type(self._saver).__name__,
+            names["thread_id"],
+            names.get("checkpoint_ns", ""),
+            type(error).__name__,
+            error,
+        )
 
     # -- rows ------------------------------------------------------------------------------
 
