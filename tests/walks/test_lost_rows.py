@@ -217,7 +217,7 @@ async def test_a_saver_that_cannot_be_asked_is_walked_and_said_so_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def ask(*_: Any) -> Any:
-        raise PermissionError("no right to look")  # noqa: TRY003, EM101
+        raise PermissionError("no right to look")
 
     async def aask(*_: Any) -> Any:
         ask()
