@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
@@ -38,6 +39,11 @@ from deerflow_saver.state.routing import (
     public,
     route_of,
     sync_operations,
+)
+from deerflow_saver.state.unreadable import (
+    may_be_unreadable,
+    refuse_unreadable_row,
+    refuse_unreadable_snapshot,
 )
 
 __all__ = ["CheckpointStateAccessor", "before_config"]
@@ -119,7 +125,8 @@ class CheckpointStateAccessor:
         return await adrive(plan, async_operations(self.checkpointer))
 
     def _get(self, config: RunnableConfig, *, subgraphs: bool) -> Plan[StateSnapshot]:
-        snapshot = self._passed((yield "get_state", self._route(config)))
+        route = self._route(config)
+        snapshot = self._passed(route, (yield "get_state", route))
         if not subgraphs:
             return snapshot
         tasks = []
@@ -173,8 +180,9 @@ class CheckpointStateAccessor:
     ) -> Plan[list[StateSnapshot]]:
         if limit is not None and limit <= 0:
             return []
-        selection = Selection(options, limit, self._passed)
-        return (yield "states", (self._route(config), selection))  # type: ignore[no-any-return]
+        route = self._route(config)
+        selection = Selection(options, limit, partial(self._passed, route))
+        return (yield "states", (route, selection))  # type: ignore[no-any-return]
 
     def get_metadata(self, config: RunnableConfig) -> dict[str, Any] | None:
         """A checkpoint's metadata, nothing materialised; None if there is no checkpoint.
@@ -265,9 +273,12 @@ class CheckpointStateAccessor:
         if self.mode == "full":
             refuse_delta_channels(route.channels)
             yield from ensured(route.config, route.channels)
-        elif route.channels and loses_first_write() and (yield "get_tuple", route.config) is None:
-            root = route.to(mutation_graph_of(route.channels, "begin"))
-            return route.at((yield "update", (root, {}, "begin")))
+        elif route.channels and (loses_first_write() or may_be_unreadable(route.channels)):
+            row = yield "get_tuple", route.config
+            refuse_unreadable_row(row, route.channels)
+            if row is None and loses_first_write():
+                root = route.to(mutation_graph_of(route.channels, "begin"))
+                return route.at((yield "update", (root, {}, "begin")))
         return route
 
     # -- both --------------------------------------------------------------------------------
@@ -275,9 +286,10 @@ class CheckpointStateAccessor:
     def _route(self, config: RunnableConfig) -> Route:
         return route_of(self.graph, self.checkpointer, self.mode, config)
 
-    def _passed(self, snapshot: Any) -> StateSnapshot:
-        """A snapshot, if it may pass the gate."""
+    def _passed(self, route: Route, snapshot: Any) -> StateSnapshot:
+        """A snapshot, if it may pass the gate and holds what its thread does."""
         raise_if_snapshot_incompatible(snapshot, self.mode)
+        refuse_unreadable_snapshot(snapshot, route.channels)
         return public(snapshot)  # type: ignore[no-any-return]
 
 
