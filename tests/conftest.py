@@ -39,7 +39,9 @@ settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
 
-ANSWERED = {"differential", "doctor", "fixes", "staging", "walks", "test_docs.py"}
+ANSWERED = {
+    "differential", "doctor", "fixes", "staging", "walks", "test_docs.py", "test_parity.py",
+}  # fmt: skip
 """Tests that know what the wrapper answers rightly where a saver answers wrongly."""
 
 ENDING = {"saves-wait-for-ever"}

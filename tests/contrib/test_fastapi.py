@@ -15,7 +15,7 @@ from langgraph.channels.binop import _get_overwrite
 from contrib.service import Service, serving
 from deerflow_saver.errors import CheckpointModeReconfigurationError
 from deerflow_saver.state import CheckpointStateAccessor, aopen_state_accessor
-from deerflow_saver.state.beginning import loses_first_write
+from deerflow_saver.state.beginning import begins_badly
 
 MISMATCH = (
     "Thread 1: Thread requires delta mode; materialize and convert its checkpoints before "
@@ -176,7 +176,7 @@ def test_the_first_turn_has_no_base(service: Service) -> None:
 
 def assert_beginning(root: list[Any]) -> None:
     """What a thread begins with where LangGraph would lose its first write: an empty checkpoint."""
-    assert [state["values"]["messages"] for state in root] == [[]] * loses_first_write()
+    assert [state["values"]["messages"] for state in root] == [[]] * begins_badly()
 
 
 def test_what_a_thread_owns_is_not_inherited(service: Service) -> None:

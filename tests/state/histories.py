@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import count
 from typing import Any
 
 from hypothesis import strategies as st
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from deerflow_saver.channel_mode import with_checkpoint_mode
 from deerflow_saver.state import CheckpointStateAccessor
 from support.modes import compiled, thread, visible
+from support.upstream import keeps_parallel_order
 
-__all__ = ["OPERATIONS", "Process", "keeps_the_first_write", "operations"]
+__all__ = [
+    "OPERATIONS", "Process", "keeps_paused_steps_apart", "keeps_the_first_write", "operations",
+]  # fmt: skip
 
 OPERATIONS = ("turn", "ask", "answer", "update", "replace", "compact", "branch", "page")
 _PAUSES = ("ask", "answer")
 _numbers = count()
 
 
-def operations(max_size: int = 10) -> st.SearchStrategy[list[tuple[str, int]]]:
-    """Histories: operations and a number each to vary them."""
-    known = [name for name in OPERATIONS if name not in _PAUSES or keeps_paused_steps_apart()]
+def operations(saver: Any, max_size: int = 10) -> st.SearchStrategy[list[tuple[str, int]]]:
+    """Histories: operations and a number each to vary them; pauses, if `saver` bears them."""
+    paused = keeps_paused_steps_apart(saver)
+    known = [name for name in OPERATIONS if name not in _PAUSES or paused]
     one = st.tuples(st.sampled_from(known), st.integers(0, 5))
     return st.lists(one, min_size=1, max_size=max_size)
 
@@ -43,11 +45,16 @@ def _same(saver: Any, before: list[str], after: list[str]) -> bool:
     return bool(delta.shown() == full.shown())
 
 
-@cache
-def keeps_paused_steps_apart() -> bool:
-    """False before LangGraph 1.2.15: what a paused step wrote comes back, or in another order."""
-    saver = InMemorySaver()
-    return _same(saver, [], ["ask", "turn"]) and _same(saver, [], ["ask", "answer", "turn"])
+def keeps_paused_steps_apart(saver: Any) -> bool:
+    """False before LangGraph 1.2.13: what a step given up in a pause wrote comes back.
+
+    Also where the saver replays the writes of the finished and of the resumed task by chance.
+    """
+    return (
+        keeps_parallel_order(saver)
+        and _same(saver, [], ["ask", "turn"])
+        and _same(saver, [], ["ask", "answer", "turn"])
+    )
 
 
 def keeps_the_first_write(saver: Any) -> bool:

@@ -54,7 +54,7 @@ def same_or_refused(ask: Callable[[], Any], raw: Any, expected: Any) -> None:
     try:
         found = ask()
     except InvalidConfigError as error:
-        assert raw != expected or not expected["log"]  # noqa: PT017 - it need not raise
+        assert raw != expected or not expected["log"]
         assert "thread '1'" in str(error)  # noqa: PT017
         assert "keeps log as delta writes" in str(error)  # noqa: PT017
     else:

@@ -27,7 +27,7 @@ from deerflow_saver.channel_mode.gate import (
     raise_if_snapshot_incompatible,
 )
 from deerflow_saver.errors import InvalidConfigError
-from deerflow_saver.state.beginning import loses_first_write
+from deerflow_saver.state.beginning import begins_badly
 from deerflow_saver.state.channels import refuse_delta_channels, refuse_unknown_fields
 from deerflow_saver.state.compiled import refuse_uncompiled
 from deerflow_saver.state.mutation import mutation_graph_of
@@ -273,10 +273,10 @@ class CheckpointStateAccessor:
         if self.mode == "full":
             refuse_delta_channels(route.channels)
             yield from ensured(route.config, route.channels)
-        elif route.channels and (loses_first_write() or may_be_unreadable(route.channels)):
+        elif route.channels and (begins_badly() or may_be_unreadable(route.channels)):
             row = yield "get_tuple", route.config
             refuse_unreadable_row(row, route.channels)
-            if row is None and loses_first_write():
+            if row is None and begins_badly():
                 root = route.to(mutation_graph_of(route.channels, "begin"))
                 return route.at((yield "update", (root, {}, "begin")))
         return route

@@ -1,8 +1,9 @@
-"""Whether the installed LangGraph keeps a delta write that begins a thread."""
+"""Whether the installed LangGraph keeps all of an update that begins a thread."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import Context
 from functools import cache
 from typing import Any
 
@@ -11,21 +12,28 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from deerflow_saver.state.mutation import mutation_graph_of
 
-__all__ = ["loses_first_write"]
+__all__ = ["begins_badly"]
 
 
 @cache
-def loses_first_write() -> bool:
-    """Whether `update_state` on an empty thread loses what it writes to delta channels.
+def begins_badly() -> bool:
+    """Whether `update_state` on an empty thread loses delta writes, or the call's metadata.
 
-    Releases before 1.2.5 do: they file a write under the checkpoint it builds on, and there
-    is none. Found out by trying, in memory.
+    Releases before 1.2.5 file a write under the checkpoint it builds on, and there is none.
+    Those before 1.2.9 make one, and forget the metadata for the next. Found out by trying, in
+    memory, and outside of a run that happens to be under way.
     """
+    return Context().run(_kept) != (["written"], "probe")
+
+
+def _kept() -> tuple[Any, Any]:
+    """What is there of an update and of its metadata."""
     graph = mutation_graph_of({"log": DeltaChannel(_extend, list)}, "probe")
     graph.checkpointer = InMemorySaver()
-    config: Any = {"configurable": {"thread_id": "probe"}}
+    config: Any = {"configurable": {"thread_id": "probe"}, "metadata": {"mark": "probe"}}
     graph.update_state(config, {"log": ["written"]}, as_node="probe")
-    return bool(graph.get_state(config).values.get("log") != ["written"])
+    found = graph.get_state(config)
+    return found.values.get("log"), (found.metadata or {}).get("mark")
 
 
 def _extend(current: list[str], writes: Sequence[list[str]]) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
@@ -106,6 +108,25 @@ def public(snapshot: Any) -> Any:
     return snapshot._replace(config=config)
 
 
+@contextmanager
+def _alone(config: RunnableConfig) -> Iterator[None]:
+    """Hide what the run around a call would put into its config: a mode, and the run's own place.
+
+    Some releases before 1.2.9 merge the run's namespace and saver into a call that names a
+    thread of its own, and store it there (`langgraph._internal._config.ensure_config`).
+    """
+    with ambient_mode_hidden():
+        around = var_child_runnable_config.get()
+        if not around or not around.get("configurable") or "thread_id" not in configurable(config):
+            yield
+            return
+        token = var_child_runnable_config.set({**around, "configurable": {}})
+        try:
+            yield
+        finally:
+            var_child_runnable_config.reset(token)
+
+
 # -- the operations of the accessor's plans -----------------------------------------------------
 
 
@@ -126,12 +147,12 @@ def sync_operations(checkpointer: Any) -> Mapping[str, Callable[[Any], Any]]:
     """On the sync face of a graph and its saver."""
 
     def get_state(route: Route) -> Any:
-        with ambient_mode_hidden():
+        with _alone(route.config):
             return route.graph.get_state(route.config)
 
     def states(asked: tuple[Route, Selection]) -> list[Any]:
         (route, selection), taken = asked, list[Any]()
-        with ambient_mode_hidden():
+        with _alone(route.config):
             for state in route.graph.get_state_history(route.config, **selection.options):
                 taken.append(selection.take(state))
                 if selection.full(taken):
@@ -140,7 +161,7 @@ def sync_operations(checkpointer: Any) -> Mapping[str, Callable[[Any], Any]]:
 
     def update(asked: tuple[Route, Any, Any]) -> Any:
         route, values, as_node = asked
-        with ambient_mode_hidden():
+        with _alone(route.config):
             return route.graph.update_state(route.config, values, as_node=as_node)
 
     graphs = {"get_state": get_state, "states": states, "update": update}
@@ -151,12 +172,12 @@ def async_operations(checkpointer: Any) -> Mapping[str, Callable[[Any], Awaitabl
     """On the async face of a graph and its saver."""
 
     async def get_state(route: Route) -> Any:
-        with ambient_mode_hidden():
+        with _alone(route.config):
             return await route.graph.aget_state(route.config)
 
     async def states(asked: tuple[Route, Selection]) -> list[Any]:
         (route, selection), taken = asked, list[Any]()
-        with ambient_mode_hidden():
+        with _alone(route.config):
             history: AsyncIterator[Any] = route.graph.aget_state_history(
                 route.config, **selection.options
             )
@@ -168,7 +189,7 @@ def async_operations(checkpointer: Any) -> Mapping[str, Callable[[Any], Awaitabl
 
     async def update(asked: tuple[Route, Any, Any]) -> Any:
         route, values, as_node = asked
-        with ambient_mode_hidden():
+        with _alone(route.config):
             return await route.graph.aupdate_state(route.config, values, as_node=as_node)
 
     graphs = {"get_state": get_state, "states": states, "update": update}
