@@ -30,7 +30,7 @@ from guard.scenarios.nodes import speak
 from guard.scenarios.raw import put_copy, row
 from guard.scenarios.updates import INPUT
 from guard.storage import Dump, Memory, Place, Postgres, Sqlite
-from support.upstream import reloads_what_ran
+from support.upstream import reloads_what_ran, updates_show_delta
 
 THREAD: Any = {"configurable": {"thread_id": "thread"}}
 DELTA = frozenset({"log"})
@@ -212,6 +212,8 @@ async def converse(
 ) -> None:
     async with place.opened(face, Latency(delay, DELTA)) as inner:
         conversation = Conversation(inner, place, durability, face, guard)
+        if not updates_show_delta():  # what a thread has never shown, no guard can know
+            await conversation.take(Step("turn", 0, named=False, restarts=False))
         for step in taken:
             await conversation.take(step)
 

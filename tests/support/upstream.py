@@ -17,6 +17,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.pregel import _checkpoint as checkpoints
 from langgraph.types import Send, StateUpdate
 
+from deerflow_saver.channel_mode.marker import shows_delta
 from support.conversation import State, conversation, question, thread
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "keeps_parallel_order",
     "reloads_what_ran",
     "stores_checkpoints_first",
+    "updates_show_delta",
     "without_order",
 ]
 
@@ -137,6 +139,14 @@ def reloads_what_ran() -> bool:
         graph: Any = builder.compile(checkpointer=saver)
         ended = graph.invoke({"notes": []}, thread(), durability="exit")
         return bool(graph.get_state(thread()).values["notes"] == ended["notes"])
+
+
+@cache
+def updates_show_delta() -> bool:
+    """Whether a thread that was only updated shows that its channels are delta ones."""
+    saver = InMemorySaver()
+    conversation(saver).update_state(thread(), {"notes": ["first"]}, as_node="audit")
+    return shows_delta(saver.get_tuple(thread()))
 
 
 @cache
