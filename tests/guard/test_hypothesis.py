@@ -20,7 +20,7 @@ from langgraph.errors import EmptyInputError
 from langgraph.graph import END
 from langgraph.types import Command, Overwrite, StateUpdate, interrupt
 
-from deerflow_saver import CachedHistorySaver, NonHeadWriteError
+from deerflow_saver import CachedHistorySaver, NonHeadWriteError, WriteSlotTakenError
 from guard.audit import findings, written
 from guard.latency import LATENCIES, Delay, Latency
 from guard.matrix import FULL
@@ -30,7 +30,7 @@ from guard.scenarios.nodes import speak
 from guard.scenarios.raw import put_copy, row
 from guard.scenarios.updates import INPUT
 from guard.storage import Dump, Memory, Place, Postgres, Sqlite
-from support.upstream import reloads_what_ran, updates_show_delta
+from support.upstream import loses_updates, reloads_what_ran, updates_show_delta
 
 THREAD: Any = {"configurable": {"thread_id": "thread"}}
 DELTA = frozenset({"log"})
@@ -143,6 +143,9 @@ class Conversation:
         except NonHeadWriteError as error:
             copied = step.act == "put" and error.reason == "unapplied writes"
             self._assert_fork(step, error, before, looked, fork=bool(back) or copied)
+        except WriteSlotTakenError as error:
+            assert loses_updates(), f"{step} was refused: {error}"
+            assert step.act == "bulk" or self._kept(before), f"{step} left something: {error}"
         assert not findings(self._place.dump()), f"{step} forked the thread"
         assert self.differing() == [], f"{step} changed the past"
 
@@ -151,14 +154,18 @@ class Conversation:
     ) -> None:
         why = f"{step} was refused: {error}"
         assert fork, why
-        rows = written(before, self._place.dump())
-        assert [found for found in rows if found[0] != "writes" or found[6] in DELTA] == [], why
+        assert self._kept(before), why
         again = self.look()
         assert (again.values, again.next, again.config) == (
             looked.values,
             looked.next,
             looked.config,
         )
+
+    def _kept(self, before: Dump) -> bool:
+        """Whether nothing has come that the delta channel's readers see."""
+        rows = written(before, self._place.dump())
+        return not [found for found in rows if found[0] != "writes" or found[6] in DELTA]
 
     async def _act(self, act: Act, config: Any) -> None:
         self._count += 1

@@ -251,7 +251,7 @@ def test_no_none_is_asked_for_where_a_head_was_delta_from_its_first_step(
     asked: list[Any] = []
 
     def ask(saver: Any, statement: Any) -> Any:
-        asked.append(statement.values["nullable"])
+        asked.append(statement.values.get("nullable"))
         return asking.ask(saver, statement)
 
     monkeypatch.setattr(walker, "ask", ask)
