@@ -144,8 +144,7 @@ class Conversation:
             copied = step.act == "put" and error.reason == "unapplied writes"
             self._assert_fork(step, error, before, looked, fork=bool(back) or copied)
         except WriteSlotTakenError as error:
-            assert loses_updates(), f"{step} was refused: {error}"
-            assert step.act == "bulk" or self._kept(before), f"{step} left something: {error}"
+            self._assert_lost_otherwise(step, error, before)
         assert not findings(self._place.dump()), f"{step} forked the thread"
         assert self.differing() == [], f"{step} changed the past"
 
@@ -161,6 +160,12 @@ class Conversation:
             looked.next,
             looked.config,
         )
+
+    def _assert_lost_otherwise(self, step: Step, error: Exception, before: Dump) -> None:
+        """Refused, because LangGraph would lose it without a word."""
+        why = f"{step} was refused: {error}"
+        assert loses_updates(), why
+        assert step.act == "bulk" or self._kept(before), why
 
     def _kept(self, before: Dump) -> bool:
         """Whether nothing has come that the delta channel's readers see."""
