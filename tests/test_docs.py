@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from support.docs import run_blocks
+from support.upstream import reloads_what_ran
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMPARING = {"cli.md"}
+"""Pages whose blocks fail where the raw saver's answer differs, right or wrong."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -20,6 +23,8 @@ def test_blocks_run(
     redis_database: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if page.name in COMPARING and not reloads_what_ran():
+        pytest.skip("it compares with raw savers, which order parallel writes by chance here")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DATABASE_URL", postgres_database)
     monkeypatch.setenv("REDIS_URL", redis_database)

@@ -153,7 +153,7 @@ class Conversation:
     ) -> None:
         why = f"{step} was refused: {error}"
         assert fork, why
-        assert self._kept(before), why
+        assert self._left(before) == [], why
         again = self.look()
         assert (again.values, again.next, again.config) == (
             looked.values,
@@ -165,12 +165,12 @@ class Conversation:
         """Refused, because LangGraph would lose it without a word."""
         why = f"{step} was refused: {error}"
         assert loses_updates(), why
-        assert step.act == "bulk" or self._kept(before), why
+        assert step.act == "bulk" or self._left(before) == [], why
 
-    def _kept(self, before: Dump) -> bool:
-        """Whether nothing has come that the delta channel's readers see."""
+    def _left(self, before: Dump) -> list[Any]:
+        """The rows that have come, but those of writes to other channels than the delta one."""
         rows = written(before, self._place.dump())
-        return not [found for found in rows if found[0] != "writes" or found[6] in DELTA]
+        return [found for found in rows if found[0] != "writes" or found[6] in DELTA]
 
     async def _act(self, act: Act, config: Any) -> None:
         self._count += 1
