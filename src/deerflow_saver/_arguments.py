@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from deerflow_saver.errors import InvalidConfigError
 
-__all__ = ["argument", "configurable", "history_arguments", "require_thread", "step_of"]
+__all__ = [
+    "argument", "configurable", "history_arguments", "is_mapping", "require_thread", "step_of",
+]  # fmt: skip
 
 
 def argument(name: str, position: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """An argument given by position or by name; None if it is missing."""
     return args[position] if len(args) > position else kwargs.get(name)
+
+
+def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether it is a mapping, told of a plain dict without asking the abstract class."""
+    return type(value) is dict or isinstance(value, Mapping)
 
 
 def configurable(config: Any) -> Mapping[str, Any]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from deerflow_saver._arguments import argument, configurable
+from deerflow_saver._arguments import argument, configurable, is_mapping
 from deerflow_saver.channel_mode.marker import CHECKPOINT_MODE_METADATA_KEY, asks_for_full
 from deerflow_saver.guard.fence import Call
 from deerflow_saver.guard.policy import MARKER, Signal, signal_of
@@ -16,8 +15,7 @@ __all__ = ["Put", "Target", "Writes", "put_of", "target_of", "writes_of"]
 _OWN_NAMES = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Where a call goes."""
 
     config: Any
@@ -26,16 +24,10 @@ class Target:
     thread_id: str
     checkpoint_ns: str
     checkpoint_id: str | None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The key of locks and flights."""
-        return self.thread_id, self.checkpoint_ns
-
-    @property
-    def full(self) -> bool:
-        """Whether the call is made in full mode, which a delta thread refuses."""
-        return asks_for_full(self.names)
+    key: tuple[str, str]
+    """The key of locks and flights."""
+    full: bool
+    """Whether the call is made in full mode, which a delta thread refuses."""
 
     def head_config(self, *, root: bool = False) -> Any:
         """The config of the head, of the call's namespace or of the root graph's."""
@@ -56,8 +48,7 @@ class Target:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """A `put`."""
 
     target: Target
@@ -65,11 +56,8 @@ class Put:
     checkpoint: Mapping[str, Any]
     metadata: Mapping[str, Any]
     signal: Signal
-
-    @property
-    def child(self) -> str:
-        """Id of the checkpoint being put."""
-        return str(self.checkpoint["id"])
+    child: str
+    """Id of the checkpoint being put."""
 
     def stamped(self, channels: Iterable[str]) -> Call:
         """The same call, its metadata with the marker; the caller's own stays as it is."""
@@ -83,27 +71,28 @@ class Put:
         """The signal of the put as stored with the marker; None: without."""
         if channels is None:
             return self.signal
-        metadata = {**_with_mode(self.target, self.metadata), MARKER: sorted(channels)}
-        return signal_of(metadata)
+        counters = self.signal.counters
+        return Signal((*counters, *channels), marked=True, vague=False, counters=counters)
 
     def builds_on(self) -> list[Any]:
         """Ids this put needs: its parent, and the parent graphs' checkpoints."""
         parents = self.metadata.get("parents")
         ids = [self.target.checkpoint_id]
-        ids += parents.values() if isinstance(parents, Mapping) else ()
+        ids += parents.values() if is_mapping(parents) else ()
         return ids + _mapped(self.target)
 
 
 _METADATA = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Writes:
+class Writes(NamedTuple):
     """A `put_writes`."""
 
     target: Target
     call: Call
     writes: Sequence[tuple[str, Any]]
+    channels: Sequence[str]
+    """Of each write."""
     task_id: str
 
     def builds_on(self) -> list[Any]:
@@ -113,7 +102,7 @@ class Writes:
 
 def _mapped(target: Target) -> list[Any]:
     above = target.names.get("checkpoint_map")
-    return list(above.values()) if isinstance(above, Mapping) else []
+    return list(above.values()) if is_mapping(above) else []
 
 
 def target_of(config: Any) -> Target | None:
@@ -125,7 +114,9 @@ def target_of(config: Any) -> Target | None:
         return None
     if checkpoint_id is not None and not isinstance(checkpoint_id, str):
         return None
-    return Target(config, names, str(thread_id), checkpoint_ns, checkpoint_id)
+    thread = str(thread_id)
+    key = thread, checkpoint_ns
+    return Target(config, names, thread, checkpoint_ns, checkpoint_id, key, asks_for_full(names))
 
 
 def put_of(call: Call) -> Put | None:
@@ -136,18 +127,19 @@ def put_of(call: Call) -> Put | None:
     metadata = argument("metadata", _METADATA, args, kwargs)
     if metadata is None:
         metadata = {}
-    if target is None or not isinstance(checkpoint, Mapping) or not isinstance(metadata, Mapping):
+    if target is None or not is_mapping(checkpoint) or not is_mapping(metadata):
         return None
-    if not isinstance(checkpoint.get("id"), str):
+    child = checkpoint.get("id")
+    if not isinstance(child, str):
         return None
     signal = signal_of(_with_mode(target, metadata), checkpoint.get("channel_values"))
-    return Put(target, call, checkpoint, metadata, signal)
+    return Put(target, call, checkpoint, metadata, signal, str(child))
 
 
 def _with_mode(target: Target, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """The metadata as savers store it: the config's own metadata and configurable added."""
     for source in (target.config.get("metadata"), target.names):
-        if isinstance(source, Mapping) and CHECKPOINT_MODE_METADATA_KEY in source:
+        if is_mapping(source) and CHECKPOINT_MODE_METADATA_KEY in source:
             return {**source, **metadata}
     return metadata
 
@@ -164,4 +156,4 @@ def writes_of(call: Call) -> Writes | None:
         pairs = [(channel, value) for channel, value in writes]
     except (TypeError, ValueError):
         return None
-    return Writes(target, call, pairs, str(task_id))
+    return Writes(target, call, pairs, [channel for channel, _ in pairs], str(task_id))

@@ -6,6 +6,7 @@ import asyncio
 import time
 from asyncio import _get_running_loop
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 from deerflow_saver.channel_mode.gate import (
@@ -14,6 +15,7 @@ from deerflow_saver.channel_mode.gate import (
 )
 from deerflow_saver.guard.fence import Session
 from deerflow_saver.guard.guard import Guard
+from deerflow_saver.guard.state import GuardState
 
 __all__ = ["Guarded", "Operations"]
 
@@ -100,17 +102,6 @@ def _aoperations(
         # Cleaning up goes on to its end, whoever cancels the call that asked for it
         await asyncio.shield(asyncio.ensure_future(close(session)))
 
-    async def settle(key: Hashable) -> None:
-        loop, began = asyncio.get_running_loop(), time.monotonic()
-        while True:
-            futures = state.awaited(key, loop)
-            if futures:
-                await asyncio.wait(futures, timeout=_PATIENCE)
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
-            if not futures or time.monotonic() - began > _PATIENCE:
-                return
-
     return {
         "inner": inner,
         "enter": enter,
@@ -121,5 +112,20 @@ def _aoperations(
         "store": fence.astore,
         "attempt": fence.aattempt,
         "leave": leave,
-        "settle": settle,
+        "settle": partial(_asettle, state),
     }
+
+
+async def _asettle(state: GuardState, key: Hashable) -> None:
+    """Wait for the saves under way, and for those that follow them."""
+    loop, began = asyncio.get_running_loop(), time.monotonic()
+    while True:
+        moved, futures = state.moving(key), state.awaited(key, loop)
+        if futures:
+            await asyncio.wait(futures, timeout=_PATIENCE)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if not futures:
+            state.settled(key, moved)
+        if not futures or time.monotonic() - began > _PATIENCE:
+            return

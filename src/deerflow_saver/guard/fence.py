@@ -44,8 +44,7 @@ class Plain(NamedTuple):
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The newest stored checkpoint, and where others stand to it in the database's order."""
 
     checkpoint_id: str
@@ -56,8 +55,7 @@ class Head:
     child_place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """What a guarded call wants to know."""
 
     config: Any
@@ -73,23 +71,23 @@ class Look:
     task_id: str | None = None
     """The task whose stored values are wanted."""
     known: Head | None = None
-    """The head as last seen: while it is the head, its id stands for its metadata too."""
+    """The head as last seen: while it is the head, its id stands for its parent and metadata."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """What is stored."""
 
     head: Head | None = None
     rows: Sequence[Row] = ()
     """Writes on the addressed checkpoint, if it is the head and they were asked for."""
+    expected: bool = False
+    """Whether these are just the writes that the run knows of."""
 
 
 NOTHING = Seen()
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(NamedTuple):
     """What a look will show unless somebody else writes, and what was decided by it."""
 
     look: Look
@@ -195,14 +193,12 @@ def selected_head(
     """
     places: list[Place] = [
         "head" if checkpoint_id == newest else "newer" if is_newer else "older"
-        for checkpoint_id, is_newer in zip((look.parent, look.child), newer, strict=True)
+        for checkpoint_id, is_newer in ((look.parent, newer[0]), (look.child, newer[1]))
     ]
     known = look.known
     if known is not None and known.checkpoint_id == newest:
-        signal = known.signal
-    else:
-        signal = signal_of(metadata())
-    return Head(newest, parent, signal, *places)
+        return Head(newest, known.parent_id, known.signal, *places)
+    return Head(newest, parent, signal_of(metadata()), *places)
 
 
 class ProcessFence:

@@ -25,11 +25,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack
-from hashlib import blake2b
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncTransaction, Connection, Error, Rollback, Transaction
-from psycopg.errors import InvalidTextRepresentation, PipelineAborted
+from psycopg.errors import PipelineAborted
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -45,6 +44,13 @@ from deerflow_saver.guard.fence import (
     Session,
     run,
     selected_head,
+)
+from deerflow_saver.guard.postgres_forecast import (
+    held_statements,
+    lock_id,
+    sent_ahead,
+    surprised,
+    unmasked,
 )
 
 __all__ = ["AsyncPostgresFence", "PostgresFence", "postgres_fence"]
@@ -68,25 +74,10 @@ _HEAD_AND_ROWS = (
     "ON w.thread_id = h.thread_id AND w.checkpoint_ns = h.checkpoint_ns "
     "AND w.checkpoint_id = h.checkpoint_id AND h.checkpoint_id = %(parent)s"
 )
-_SURPRISE = "deerflow-saver: not as foreseen, looking again"
-_LOCKED = (
-    "SELECT CAST(CASE WHEN pg_try_advisory_xact_lock(%s) THEN '1' "
-    f"ELSE '{_SURPRISE}' END AS integer)"
-)
-_AS_FORESEEN = f"""
-SELECT CAST(CASE WHEN coalesce((
-    SELECT checkpoint_id = %(head)s
-        AND (%(newer)s::text IS NULL OR %(newer)s::text > checkpoint_id)
-    FROM checkpoints WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(ns)s
-    ORDER BY checkpoint_id DESC LIMIT 1), false)
-AND NOT EXISTS (
-    SELECT 1 FROM checkpoint_writes WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(ns)s
-        AND checkpoint_id = %(counted)s GROUP BY task_id, channel
-    HAVING task_id = %(task_id)s OR (%(rows)s::text[] IS NOT NULL
-        AND count(*) > cardinality(array_positions(%(rows)s, task_id || chr(31) || channel))))
-THEN '1' ELSE '{_SURPRISE}' END AS integer)
-"""  # noqa: S608 - built from constants
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+
+
+_SURPRISE: Any = object()
 
 
 class _Later:
@@ -101,6 +92,9 @@ class _ALater:
         """Not yet."""
 
 
+_LATER, _A_LATER = _Later(), _ALater()
+
+
 def postgres_fence(saver: Any) -> Fence:
     """The fence of a Postgres saver.
 
@@ -113,11 +107,6 @@ def postgres_fence(saver: Any) -> Fence:
     return AsyncPostgresFence(saver) if hasattr(saver, "loop") else PostgresFence(saver)
 
 
-def _lock_id(look: Look) -> int:
-    name = f"deerflow-saver\0{look.thread_id}\0{look.checkpoint_ns}"
-    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), signed=True)
-
-
 def _query(look: Look) -> tuple[str, dict[str, Any]]:
     arguments = {
         "parent": look.parent or "",
@@ -128,21 +117,6 @@ def _query(look: Look) -> tuple[str, dict[str, Any]]:
     if not look.rows:
         return _HEAD, arguments
     return _HEAD_AND_ROWS, {**arguments, "task_id": look.task_id or ""}
-
-
-def _condition(forecast: Forecast) -> dict[str, Any]:
-    """What has to hold: the head, what stands behind it, and the writes stored on it."""
-    look, rows, head = forecast.look, forecast.rows, forecast.foreseen.head
-    on_head = head is not None and head.parent_place == "head"
-    return {
-        "head": head and head.checkpoint_id,
-        "newer": look.child or (None if on_head else look.parent),
-        "thread_id": look.thread_id,
-        "ns": look.checkpoint_ns,
-        "counted": look.parent if on_head and look.rows else None,
-        "rows": None if rows is None else [f"{task}\x1f{channel}" for task, channel in rows],
-        "task_id": look.task_id,
-    }
 
 
 def _seen(look: Look, found: Any) -> Seen:
@@ -194,7 +168,7 @@ class PostgresFence(ProcessFence):
             session.transaction.__enter__()
             stack.callback(_roll_back, session, conn)
             lock = conn.cursor(row_factory=tuple_row).execute(
-                _TRY_LOCK if single else _LOCK, (_lock_id(look),)
+                _TRY_LOCK if single else _LOCK, (lock_id(look.thread_id, look.checkpoint_ns),)
             )
             found = conn.cursor(row_factory=tuple_row, binary=True).execute(*_query(look))
         granted = lock.fetchone()
@@ -216,7 +190,7 @@ class PostgresFence(ProcessFence):
         clone = copy.copy(self.saver)
         clone.conn, clone.lock = conn, threading.Lock()
         if self.foresees:
-            clone.pipe = _Later()
+            clone.pipe = _LATER
         return clone
 
     def _pipeline(self, conn: Any) -> Any:
@@ -237,16 +211,28 @@ class PostgresFence(ProcessFence):
         _, call, forecast = asked
         if not self.foresees:
             return super().attempt(asked)
-        with ExitStack() as stack:
-            conn, single = self._connection(stack)
-            with _surprises() as met, conn.pipeline():
-                cursor = conn.cursor(row_factory=tuple_row)
-                cursor.execute(_LOCKED if single else _LOCK, (_lock_id(forecast.look),))
-                cursor.execute(_AS_FORESEEN, _condition(forecast))
-                stored = run(self._bound_to(conn), call)
-            if not met:
-                return stored
-        return super().attempt(asked)
+        saver = self.saver
+        if isinstance(saver.conn, Connection):
+            with saver.lock:
+                tried = self._tried(saver.conn, call, held_statements(forecast, single=True))
+        else:
+            with saver.conn.connection() as conn:
+                tried = self._tried(conn, call, held_statements(forecast, single=False))
+        return super().attempt(asked) if tried is _SURPRISE else tried
+
+    def _tried(self, conn: Any, call: Call, ahead: Any) -> Any:
+        """What the call gives if the statements ahead of it hold, else `_SURPRISE`."""
+        try:
+            with conn.pipeline():
+                for statement, values in ahead:
+                    if not sent_ahead(conn, statement, values):
+                        conn.cursor().execute(statement.text, values)
+                return run(self._bound_to(conn), call)
+        except Error as error:
+            cause = unmasked(error)
+            if surprised(cause):
+                return _SURPRISE
+            raise cause from None
 
     def close(self, session: Session) -> None:
         """Roll back what was not committed, and give the connection back."""
@@ -256,31 +242,15 @@ class PostgresFence(ProcessFence):
 
 
 @contextlib.contextmanager
-def _surprises() -> Iterator[list[Error]]:
-    """Collects the error by which the database says that a forecast did not hold."""
-    met: list[Error] = []
-    try:
-        with _unmasked():
-            yield met
-    except InvalidTextRepresentation as error:
-        if _SURPRISE not in str(error):
-            raise
-        met.append(error)
-
-
-@contextlib.contextmanager
 def _unmasked() -> Iterator[None]:
-    """Raise the error of the statement that failed, not that those behind it were skipped.
-
-    Leaving a pipeline, psycopg raises the second while it handles the first, if the answers
-    come one by one.
-    """
+    """Raise the error of the statement that failed (`unmasked`)."""
     try:
         yield
     except PipelineAborted as aborted:
-        if isinstance(aborted.__context__, Error):
-            raise aborted.__context__ from None
-        raise
+        cause = unmasked(aborted)
+        if cause is aborted:
+            raise
+        raise cause from None
 
 
 def _sync(conn: Any) -> None:
@@ -346,7 +316,7 @@ class AsyncPostgresFence(ProcessFence):
                 await session.transaction.__aenter__()
                 stack.push_async_callback(_aroll_back, session, conn)
                 lock = await conn.cursor(row_factory=tuple_row).execute(
-                    _TRY_LOCK if single else _LOCK, (_lock_id(look),)
+                    _TRY_LOCK if single else _LOCK, (lock_id(look.thread_id, look.checkpoint_ns),)
                 )
                 found = await conn.cursor(row_factory=tuple_row, binary=True).execute(*_query(look))
         granted = await lock.fetchone()
@@ -368,7 +338,7 @@ class AsyncPostgresFence(ProcessFence):
         clone = copy.copy(self.saver)
         clone.conn, clone.lock = conn, asyncio.Lock()
         if self.foresees:
-            clone.pipe = _ALater()
+            clone.pipe = _A_LATER
         return clone
 
     def _pipeline(self, conn: Any) -> Any:
@@ -390,17 +360,28 @@ class AsyncPostgresFence(ProcessFence):
         _, call, forecast = asked
         if not self.foresees:
             return await super().aattempt(asked)
-        async with AsyncExitStack() as stack:
-            conn, single = await self._connection(stack)
-            with _surprises() as met:
-                async with conn.pipeline():
-                    cursor = conn.cursor(row_factory=tuple_row)
-                    await cursor.execute(_LOCKED if single else _LOCK, (_lock_id(forecast.look),))
-                    await cursor.execute(_AS_FORESEEN, _condition(forecast))
-                    stored = await run(self._bound_to(conn), call)
-            if not met:
-                return stored
-        return await super().aattempt(asked)
+        saver = self.saver
+        if isinstance(saver.conn, AsyncConnection):
+            async with saver.lock:
+                tried = await self._tried(saver.conn, call, held_statements(forecast, single=True))
+        else:
+            async with saver.conn.connection() as conn:
+                tried = await self._tried(conn, call, held_statements(forecast, single=False))
+        return await super().aattempt(asked) if tried is _SURPRISE else tried
+
+    async def _tried(self, conn: Any, call: Call, ahead: Any) -> Any:
+        """What the call gives if the statements ahead of it hold, else `_SURPRISE`."""
+        try:
+            async with conn.pipeline():
+                for statement, values in ahead:
+                    if not sent_ahead(conn, statement, values):
+                        await conn.cursor().execute(statement.text, values)
+                return await run(self._bound_to(conn), call)
+        except Error as error:
+            cause = unmasked(error)
+            if surprised(cause):
+                return _SURPRISE
+            raise cause from None
 
     async def aclose(self, session: Session) -> None:
         """Roll back what was not committed, and give the connection back."""

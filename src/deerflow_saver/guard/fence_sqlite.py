@@ -13,10 +13,11 @@ import copy
 import json
 import sqlite3
 import threading
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from typing import Any
 
 from deerflow_saver.guard.fence import (
+    NOTHING,
     Call,
     Fence,
     FenceKind,
@@ -31,14 +32,20 @@ from deerflow_saver.guard.fence import (
 
 __all__ = ["AsyncSqliteFence", "SqliteFence", "sqlite_fence"]
 
+# The index alone answers this: a row's metadata lies behind its checkpoint, page after page
 _HEAD = (
-    "SELECT checkpoint_id, parent_checkpoint_id, metadata, ? > checkpoint_id, ? > checkpoint_id "
+    "SELECT checkpoint_id AS id, ? > checkpoint_id AS parent, ? > checkpoint_id AS child "
     "FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? "
     "ORDER BY checkpoint_id DESC LIMIT 1"
 )
-_ROWS = (
-    "SELECT task_id, idx, channel, CASE WHEN task_id = ? THEN type END, "
-    "CASE WHEN task_id = ? THEN value END FROM writes "
+_HEAD_AND_ROWS = (
+    "SELECT id, parent, child, task_id, idx, channel, "  # noqa: S608 - built from constants
+    "CASE WHEN task_id = ? THEN type END, CASE WHEN task_id = ? THEN value END "
+    f"FROM ({_HEAD}) LEFT JOIN writes "
+    "ON thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = id AND id = ?"
+)
+_REST_OF_HEAD = (
+    "SELECT parent_checkpoint_id, metadata FROM checkpoints "
     "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 )
 
@@ -58,24 +65,30 @@ def sqlite_fence(saver: Any) -> Fence:
 
 
 def _look(conn: sqlite3.Connection, look: Look) -> Seen:
+    place = (str(look.thread_id), look.checkpoint_ns)
     cursor = conn.cursor()
     cursor.row_factory = None
-    place = (str(look.thread_id), look.checkpoint_ns)
     try:
-        cursor.execute(_HEAD, (look.parent or "", look.child or "", *place))
-        found = cursor.fetchone()
-        if found is None:
-            return Seen()
-        newest, parent, metadata, *newer = found
-        head = selected_head(look, newest, parent, lambda: _decoded(metadata), newer)
-        rows: list[Row] = []
-        if look.rows and head.parent_place == "head":
-            cursor.execute(_ROWS, (look.task_id, look.task_id, *place, newest))
-            rows = [
+        head = (look.parent or "", look.child or "", *place)
+        if look.rows:
+            values = (look.task_id, look.task_id, *head, *place, look.parent)
+            found = cursor.execute(_HEAD_AND_ROWS, values).fetchall()
+        else:
+            found = cursor.execute(_HEAD, head).fetchall()
+        if not found:
+            return NOTHING
+        newest, *newer = found[0][:3]
+        parent, metadata = None, None
+        if look.known is None or look.known.checkpoint_id != newest:
+            parent, metadata = cursor.execute(_REST_OF_HEAD, (*place, newest)).fetchone()
+        return Seen(
+            selected_head(look, newest, parent, lambda: _decoded(metadata), newer),
+            [
                 Row(task_id, idx, channel, (kind, value) if kind is not None else None)
-                for task_id, idx, channel, kind, value in cursor
-            ]
-        return Seen(head, rows)
+                for _, _, _, task_id, idx, channel, kind, value in (found if look.rows else ())
+                if task_id is not None
+            ],
+        )
     finally:
         cursor.close()
 
@@ -116,12 +129,10 @@ class SqliteFence(ProcessFence):
         """Take the saver's lock, begin and look."""
         session, look = asked
         saver = self.saver
-        session.stack = stack = ExitStack()
-        stack.enter_context(saver.lock)
+        saver.lock.acquire()
+        session.stack = saver.lock
         saver.setup()
         session.mine = not saver.conn.in_transaction
-        if session.mine:
-            stack.callback(_roll_back, saver.conn)
         seen = _begin_and_look(saver.conn, look)[1]
         session.saver = copy.copy(saver)
         session.saver.lock = threading.Lock()
@@ -138,9 +149,14 @@ class SqliteFence(ProcessFence):
 
     def close(self, session: Session) -> None:
         """Roll back what was not committed, and give the saver's lock back."""
-        if session.stack is not None:
-            stack, session.stack = session.stack, None
-            stack.close()
+        lock, session.stack = session.stack, None
+        if lock is None:
+            return
+        try:
+            if session.mine:
+                _roll_back(self.saver.conn)
+        finally:
+            lock.release()
 
 
 class AsyncSqliteFence(ProcessFence):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
+from deerflow_saver._arguments import is_mapping
 from deerflow_saver.errors import NonHeadWriteError, RefusedWriteError, WriteSlotTakenError
 from deerflow_saver.events import GuardEvent
 from deerflow_saver.guard.calls import Put, Target, Writes
@@ -19,7 +19,7 @@ from deerflow_saver.guard.fence import (
     Seen,
     place_of,
 )
-from deerflow_saver.guard.policy import Policy, allowed, may_be_delta, plain_channels
+from deerflow_saver.guard.policy import Policy, allowed, may_be_delta, without_plain
 from deerflow_saver.guard.rule import PutFacts, Reason, WriteFacts, judge_put, judge_writes
 from deerflow_saver.guard.slots import lost_channels
 from deerflow_saver.guard.state import (
@@ -92,11 +92,10 @@ class Guard:
     def must_look_before_writes(self, namespace: Namespace, writes: Writes) -> bool:
         """Whether writes may carry a delta channel, or the guard is strict about all."""
         if namespace.channels is None or namespace.vague:
-            unnamed = any(may_be_delta(c) or c == RESUME for c, _ in writes.writes)
+            unnamed = any(may_be_delta(c) or c == RESUME for c in writes.channels)
             return unnamed or self.strict
-        if namespace.written.isdisjoint(channel for channel, _ in writes.writes):
-            answers = any(channel == RESUME for channel, _ in writes.writes)
-            return (self.strict or answers) and bool(namespace.written)
+        if namespace.written.isdisjoint(writes.channels):
+            return (self.strict or RESUME in writes.channels) and bool(namespace.written)
         return True
 
     # -- foreseeing --------------------------------------------------------------------------
@@ -113,19 +112,19 @@ class Guard:
             return None
         place = place_of(look.parent, head.checkpoint_id)
         rows: list[tuple[str, str]] | None = None
-        putting = look.child is not None
-        if look.rows and place == "head" and (putting or run is not None):
+        if look.rows and place == "head" and (look.child is not None or run is not None):
             known = namespace.known.get((run, look.parent))
             if known is None or not known.complete:
                 return None
-            rows = list(known.rows.elements())
-        if any(task_id == look.task_id for task_id, _ in rows or ()):
-            return None  # whether the places are taken depends on what they hold
-        seen = Seen(
-            replace(head, parent_place=place, child_place=place_of(look.child, head.checkpoint_id)),
-            [Row(task_id, 0, channel) for task_id, channel in rows or ()],
-        )
-        return seen, rows
+            rows = [row for row, count in known.rows.items() for _ in range(count)]
+        stored: list[Row] = []
+        for task_id, channel in rows or ():
+            if task_id == look.task_id:
+                return None  # whether the places are taken depends on what they hold
+            stored.append(Row(task_id, 0, channel))
+        newest = head.checkpoint_id
+        expected = Head(newest, head.parent_id, head.signal, place, place_of(look.child, newest))
+        return Seen(expected, stored, expected=True), rows
 
     # -- judging -----------------------------------------------------------------------------
 
@@ -143,11 +142,13 @@ class Guard:
         target = call.target
         if self.policy == "observe" or (again and allowed(target.names)):
             return
-        first = self.state.refused(target.thread_id, call.builds_on())
+        first: Refusal | None = None
+        if self.state.refuses:
+            first = self.state.refused(target.thread_id, call.builds_on())
         if first is None:
             first = namespace.refused_to(run)
         if first is not None:
-            self.decide(call, replace(first, behind=True), namespace, run)
+            self.decide(call, first._replace(behind=True), namespace, run)
 
     def judge_put(
         self, put: Put, namespace: Namespace, run: Run | None, seen: Seen
@@ -156,12 +157,12 @@ class Guard:
         head = seen.head
         base, vague, marked = put.signal.channels, put.signal.vague, put.signal.marked
         if head is not None:
-            base |= head.signal.channels
+            base = _union(base, head.signal.channels)
             vague, marked = vague or head.signal.vague, marked or head.signal.marked
             if not head.signal.marked:
-                base |= namespace.channels or frozenset()
+                base = _union(base, namespace.channels or frozenset())
                 vague = vague or namespace.vague
-        left = base - plain_channels(put.checkpoint.get("channel_values"))
+        left = without_plain(base, put.checkpoint.get("channel_values"))
         stamp = left if base or marked else None
         if not base and not vague and self.policy != "refuse-all":
             return None, stamp
@@ -172,7 +173,7 @@ class Guard:
             parent_place=head.parent_place if head else "newer",
             child=put.child,
             child_place=head.child_place if head else "newer",
-            foreign=self._foreign(namespace, run, put.target, seen.rows, base, vague=vague),
+            foreign=self._foreign(namespace, run, put.target, seen, base, vague=vague),
             unapplied=self._unapplied(namespace, run, put, seen),
         )
         reason = judge_put(facts)
@@ -185,28 +186,29 @@ class Guard:
         head = seen.head
         if head is None:
             return None
-        names = namespace.written | head.signal.channels
+        names = _union(namespace.written, head.signal.channels)
         vague = head.signal.vague or (namespace.vague and not head.signal.marked)
         if not names and not vague:
             namespace.saw((), vague=False)
             return None
-        channels = [channel for channel, _ in writes.writes]
-        delta = frozenset(c for c in channels if c in names or (vague and may_be_delta(c)))
+        channels = writes.channels
+        delta = frozenset([c for c in channels if c in names or (vague and may_be_delta(c))])
         target = writes.target
         facts = WriteFacts(
             head=head.checkpoint_id,
             place=head.parent_place,
             delta=bool(delta),
-            foreign=self._foreign(namespace, run, target, seen.rows, names, vague=vague),
+            foreign=self._foreign(namespace, run, target, seen, names, vague=vague),
             answer=RESUME in channels,
             strict=self.strict,
-            own_child=namespace.is_child_of(run, target.checkpoint_id),
+            own_child=head.parent_place == "older"
+            and namespace.is_child_of(run, target.checkpoint_id),
         )
         reason = judge_writes(facts)
         if reason is not None:
             return Refusal(reason, delta or names, facts.head)
         lost: tuple[str, ...] = ()
-        if delta and facts.place == "head":
+        if delta and facts.place == "head" and not seen.expected:
             lost = lost_channels(self.saver.serde, seen.rows, writes.task_id, writes.writes, delta)
         return Refusal("slot taken", lost, facts.head) if lost else None
 
@@ -215,21 +217,23 @@ class Guard:
         namespace: Namespace,
         run: Run | None,
         target: Target,
-        rows: Sequence[Row],
+        seen: Seen,
         names: Iterable[str],
         *,
         vague: bool,
     ) -> bool:
         """Whether the addressed checkpoint has delta rows that `run` neither read nor wrote."""
-        if not rows or run is None or target.checkpoint_id is None:
+        if seen.expected or not seen.rows or run is None or target.checkpoint_id is None:
             return False
         known = namespace.known.get((run, target.checkpoint_id))
         if known is None or not known.complete:
             return False
         stored = Counter(
-            (row.task_id, row.channel)
-            for row in rows
-            if row.channel in names or (vague and may_be_delta(row.channel))
+            [
+                (row.task_id, row.channel)
+                for row in seen.rows
+                if row.channel in names or (vague and may_be_delta(row.channel))
+            ]
         )
         return any(count > known.rows.get(row, 0) for row, count in stored.items())
 
@@ -243,7 +247,7 @@ class Guard:
             return False
         known = namespace.known.get((run, seen.head.checkpoint_id))
         versions = put.checkpoint.get("channel_versions")
-        if known is None or not isinstance(versions, Mapping):
+        if known is None or not known.versions or not is_mapping(versions):
             return False
         copied = put.signal.counted_as(seen.head.signal)
         return any(
@@ -317,7 +321,7 @@ class Guard:
         """The writes may be stored, even if the call failed."""
         if writes.target.checkpoint_id is not None:
             known = namespace.known_to(run, writes.target.checkpoint_id)
-            known.add((writes.task_id, channel) for channel, _ in writes.writes)
+            known.add([(writes.task_id, channel) for channel in writes.channels])
 
     def looked(self, writes: Writes, namespace: Namespace, run: Run | None, seen: Seen) -> None:
         """What was there when a run first wrote somewhere it had not read is not foreign."""
@@ -341,6 +345,11 @@ class Guard:
             fresh.add_all((task_id, channel) for task_id, channel, _ in row.pending_writes or ())
             if renewed:
                 fresh.versions = dict(row.checkpoint.get("channel_versions") or {})
+
+
+def _union(names: frozenset[str], more: frozenset[str]) -> frozenset[str]:
+    """All the names; the same object where there are no more."""
+    return names if more <= names else names | more
 
 
 def _error_of(reason: Reason) -> type[RefusedWriteError]:

@@ -7,7 +7,6 @@ the fence, so a refusal happens before anything is begun there.
 from __future__ import annotations
 
 from asyncio import _get_running_loop
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +18,7 @@ from deerflow_saver.guard.calls import Put, Target, Writes, put_of, target_of, w
 from deerflow_saver.guard.clock import observe
 from deerflow_saver.guard.fence import Call, Forecast, Look, Seen, Session
 from deerflow_saver.guard.guard import Guard
-from deerflow_saver.guard.state import Namespace, Refusal, Run
+from deerflow_saver.guard.state import RUNTIME, Namespace, Refusal, Run
 
 __all__ = ["fenced", "forgetting", "guarded_put", "guarded_read", "guarded_writes"]
 
@@ -34,8 +33,11 @@ def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[
     target = target_of(argument("config", 0, args, kwargs))
     if target is None:
         return (yield from read)
-    if guard.state.unsettled(target.key):
+    loop = _get_running_loop()
+    if guard.state.unsettled(target.key, loop):
         yield "settle", target.key
+    if RUNTIME in target.names:
+        guard.state.moves(target.key, loop)
     row = yield from read
     if target.full:
         yield from full_mode.vetted_read(target, guard.namespace(target), row)
@@ -106,7 +108,8 @@ class _Judged(Generic[W]):
 
     def decide(self, seen: Seen) -> Call:
         """The call to make after a look; raises the refusal."""
-        full_mode.require_full(self.made.target, self.namespace, seen)
+        if self.made.target.full:
+            full_mode.require_full(self.made.target, self.namespace, seen)
         refusal = self.judge(seen)
         if refusal is not None:
             self.guard.decide(self.made, refusal, self.namespace, self.run)
@@ -117,7 +120,8 @@ class _Judged(Generic[W]):
         known = self.guard.foresee(look, self.namespace, self.run)
         if known is None or self.judge(known[0]) is not None:
             return None
-        full_mode.require_full(self.made.target, self.namespace, known[0])
+        if self.made.target.full:
+            full_mode.require_full(self.made.target, self.namespace, known[0])
         return self.accepted(known[0]), Forecast(look, *known, self.decide)
 
 
@@ -145,11 +149,15 @@ class _JudgedPut(_Judged[Put]):
     def plan(self, store: Store, call: Call) -> Plan[Any]:
         return store(*call[1:], witnessed=self.witnessed)
 
-    def witnessed(self) -> Counter[tuple[str, str]] | None:
+    def witnessed(self) -> dict[tuple[str, str], int] | None:
         """`(task id, channel)` of all writes the parent had when the put was stored, at most."""
         if self.seen is None or self.made.target.full:
             return None
-        return Counter((row.task_id, row.channel) for row in self.seen.rows)
+        counted: dict[tuple[str, str], int] = {}
+        for row in self.seen.rows:
+            name = row.task_id, row.channel
+            counted[name] = counted.get(name, 0) + 1
+        return counted
 
     def stored(self) -> None:
         self.guard.stored_put(self.made, self.namespace, self.run, self.stamp)
@@ -180,17 +188,34 @@ class _JudgedWrites(_Judged[Writes]):
 def _foreseen(judged: _Judged[Any], store: Store) -> Plan[Any]:
     """Store what is accepted; once more without a forecast, if a head has to be read."""
     target = judged.made.target
+
+    def body(session: Session) -> Plan[Any]:
+        return _stored(judged, session, store, foresee=foresee)
+
+    foresee = True
     try:
-        return (yield from fenced(target, lambda it: _stored(judged, it, store, foresee=True)))
+        return (yield from fenced(target, body))
     except full_mode.Unvetted:
-        return (yield from fenced(target, lambda it: _stored(judged, it, store, foresee=False)))
+        foresee = False
+        return (yield from fenced(target, body))
 
 
 def _stored(judged: _Judged[Any], session: Session, store: Store, *, foresee: bool) -> Plan[Any]:
+    """Decide by a forecast, and store if it holds; or look, decide and store."""
+    made, namespace = judged.made, judged.namespace
     # Something may have been refused while this call waited
-    judged.guard.refuse_behind(judged.made, judged.namespace, judged.run, again=True)
+    judged.guard.refuse_behind(made, namespace, judged.run, again=True)
     try:
-        answer = yield from _decided(judged, session, store, foresee=foresee)
+        look = judged.look()
+        foreseen = judged.foreseen(look) if foresee else None
+        if foreseen is not None:
+            call, forecast = foreseen
+        else:
+            forecast, seen = None, (yield "look", (session, look))
+            if made.target.full:
+                yield from full_mode.vetting(made.target, namespace, session, seen)
+            call = judged.decide(seen)
+        answer = yield from _through(session, judged.plan(store, call), forecast)
     except (RefusedWriteError, CheckpointModeMismatchError, full_mode.Unvetted):
         raise
     except BaseException:
@@ -198,18 +223,6 @@ def _stored(judged: _Judged[Any], session: Session, store: Store, *, foresee: bo
         raise
     judged.stored()
     return answer
-
-
-def _decided(judged: _Judged[Any], session: Session, store: Store, *, foresee: bool) -> Plan[Any]:
-    """Decide by a forecast, and store if it holds; or look, decide and store."""
-    look = judged.look()
-    foreseen = judged.foreseen(look) if foresee else None
-    if foreseen is not None:
-        call, forecast = foreseen
-        return (yield from _through(session, judged.plan(store, call), forecast))
-    seen = yield "look", (session, look)
-    yield from full_mode.vetting(judged.made.target, judged.namespace, session, seen)
-    return (yield from _through(session, judged.plan(store, judged.decide(seen))))
 
 
 def forgetting(guard: Guard, threads: list[Any] | None, plan: Plan[T]) -> Plan[T]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from deerflow_saver._arguments import is_mapping
 from deerflow_saver.channel_mode.marker import (
     CHECKPOINT_MODE_METADATA_KEY,
     COUNTERS_METADATA_KEY,
@@ -19,7 +20,7 @@ from deerflow_saver.errors import InvalidConfigError
 
 __all__ = [
     "ALLOW_KEY", "MARKER", "POLICIES", "Policy", "Signal", "allow_non_head_writes", "allowed",
-    "check_policy", "may_be_delta", "plain_channels", "signal_of",
+    "check_policy", "may_be_delta", "signal_of", "without_plain",
 ]  # fmt: skip
 
 Policy = Literal["refuse", "refuse-all", "observe", "off"]
@@ -49,7 +50,7 @@ class Signal:
         """Whether the guard stamped it, so that the names are all there are."""
         self.vague = vague
         """Delta, but the names are not told."""
-        self.counters: Mapping[str, Any] = counters if isinstance(counters, Mapping) else {}
+        self.counters: Mapping[str, Any] = counters if is_mapping(counters) else {}
         """Per channel the updates and the supersteps since its snapshot."""
 
     def counted_as(self, other: Signal) -> frozenset[str]:
@@ -73,28 +74,28 @@ def signal_of(metadata: Any, values: Any = None) -> Signal:
     supervisor may mark a thread's mode; everything else LangGraph puts into a delta
     namespace counts its channels or holds a snapshot of them.
     """
-    if not isinstance(metadata, Mapping):
+    if not is_mapping(metadata):
         return Signal((), marked=False, vague=False)
-    marker = metadata.get(MARKER)
+    marker, counters = metadata.get(MARKER), metadata.get(COUNTERS_METADATA_KEY)
     marked = isinstance(marker, list | tuple)
-    names = set(metadata.get(COUNTERS_METADATA_KEY) or ())
+    names = set(counters or ())
     if isinstance(marker, list | tuple):
         names.update(name for name in marker if isinstance(name, str))
-    if isinstance(values, Mapping):
-        names.update(name for name, value in values.items() if isinstance(value, _DeltaSnapshot))
-    vague = (
+    if values and is_mapping(values):
+        names.update([name for name, value in values.items() if isinstance(value, _DeltaSnapshot)])
+    vague = not names and not marked
+    vague = vague and (
         metadata.get("step") == _EXIT_ANCHOR_STEP
         or metadata.get(CHECKPOINT_MODE_METADATA_KEY) == "delta"
     )
-    vague = vague and not names and not marked
-    return Signal(names, marked=marked, vague=vague, counters=metadata.get(COUNTERS_METADATA_KEY))
+    return Signal(names, marked=marked, vague=vague, counters=counters)
 
 
-def plain_channels(values: Any) -> frozenset[str]:
-    """Channels a checkpoint stores in full: no delta channels any more."""
-    if not isinstance(values, Mapping):
-        return frozenset()
-    return frozenset(name for name, v in values.items() if not isinstance(v, _DeltaSnapshot))
+def without_plain(names: frozenset[str], values: Any) -> frozenset[str]:
+    """Without channels a checkpoint stores in full: they are no delta channels any more."""
+    if not is_mapping(values) or names.isdisjoint(values):
+        return names
+    return names - {name for name, v in values.items() if not isinstance(v, _DeltaSnapshot)}
 
 
 def may_be_delta(channel: str) -> bool:

@@ -37,8 +37,7 @@ By induction the newest checkpoint is then the only leaf, so no call needs to lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 __all__ = ["Place", "PutFacts", "Reason", "WriteFacts", "judge_put", "judge_writes"]
 
@@ -58,8 +57,7 @@ Place = Literal["older", "head", "newer"]
 """Where an id stands, in the order of the database that keeps it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutFacts:
+class PutFacts(NamedTuple):
     """What a put into a delta namespace is judged by."""
 
     head: str | None
@@ -77,8 +75,7 @@ class PutFacts:
     """Whether the head has delta rows that the child, a copy of it, leaves out."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteFacts:
+class WriteFacts(NamedTuple):
     """What a put_writes into a delta namespace is judged by."""
 
     head: str | None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from deerflow_saver._recent import Recent
 from deerflow_saver.guard.fence import Head
@@ -16,15 +16,25 @@ from deerflow_saver.guard.locks import KeyedLocks
 from deerflow_saver.guard.policy import signal_of
 from deerflow_saver.guard.rule import Reason
 
-__all__ = ["Flight", "GuardState", "Known", "Namespace", "NamespaceKey", "Refusal", "Run"]
+__all__ = [
+    "RUNTIME",
+    "Flight",
+    "GuardState",
+    "Known",
+    "Namespace",
+    "NamespaceKey",
+    "Refusal",
+    "Run",
+]
 
 _NAMESPACES = 2048
 _REFUSED = 4096
 _RUNS = 512
 _KNOWN_PER_NAMESPACE = 64
-_LANDINGS = 256
+_MOVING = 4096
 _FOLLOWING_SECONDS = 0.02
-_RUNTIME = "__pregel_runtime"
+RUNTIME = "__pregel_runtime"
+"""LangGraph's key in `configurable` for an object of which each run has its own."""
 
 
 class NamespaceKey(tuple[Any, ...]):
@@ -33,8 +43,7 @@ class NamespaceKey(tuple[Any, ...]):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Why a call is refused."""
 
     reason: Reason
@@ -67,7 +76,8 @@ class Known:
     def __init__(self) -> None:
         """Know none."""
         self._mutex = threading.Lock()
-        self.rows: Counter[tuple[str, str]] = Counter()
+        self.rows: Mapping[tuple[str, str], int] = {}
+        """Replaced, never changed."""
         self.complete = False
         """Whether everything that was there before the run's own writes is counted."""
         self.versions: Mapping[str, Any] = {}
@@ -75,27 +85,40 @@ class Known:
 
     def add_all(self, rows: Iterable[tuple[str, str]]) -> None:
         """Count what was there."""
-        counted = Counter(rows)  # outside the lock, as in `Recent.obtain`
-        with self._mutex:
-            self.rows |= counted
-            self.complete = True
+        self._change(Counter(rows), max)
+        self.complete = True
 
     def add(self, rows: Iterable[tuple[str, str]]) -> None:
         """Count what the run writes."""
-        with self._mutex:
-            self.rows.update(rows)
+        counted: dict[tuple[str, str], int] = {}
+        for row in rows:
+            counted[row] = counted.get(row, 0) + 1
+        self._change(counted, operator.add)
+
+    def _change(
+        self, counted: Mapping[tuple[str, str], int], merge: Callable[[int, int], int]
+    ) -> None:
+        if not counted:
+            return
+        while True:
+            known = self.rows
+            rows = {**known, **counted}  # outside the lock, as in `Recent.obtain`
+            if known:
+                rows.update({row: merge(known.get(row, 0), n) for row, n in counted.items()})
+            with self._mutex:
+                if self.rows is known:
+                    self.rows = rows
+                    return
 
 
 class Flight:
     """A save under way."""
 
-    __slots__ = ("_changed", "done", "loop", "waiters")
+    __slots__ = ("loop", "waiters")
 
-    def __init__(self, changed: threading.Condition, loop: Any) -> None:
+    def __init__(self, loop: Any) -> None:
         """Take off on `loop`; None for a thread."""
-        self._changed = changed
         self.loop = loop
-        self.done = False
         self.waiters: list[Any] = []
         """`(loop, future)` of tasks that wait for it."""
 
@@ -136,9 +159,11 @@ class Namespace:
 
     def saw(self, names: Iterable[str], *, vague: bool) -> None:
         """The newest checkpoint has these delta channels."""
-        self.channels = frozenset(names)
-        if not self.written.issuperset(self.channels):
-            self.written |= self.channels
+        channels = frozenset(names)
+        if channels != self.channels:
+            self.channels = channels
+        if not self.written >= channels:
+            self.written |= channels
         self.vague = vague and not self.channels
 
     def learn(self, row: Any, *, latest: bool) -> None:
@@ -186,12 +211,17 @@ class GuardState:
     def __init__(self, locks: KeyedLocks) -> None:
         """Start empty, with the locks of the database's wrappers in this process."""
         self.locks = locks
-        self._changed = threading.Condition()
+        # A lock that may be taken again: collecting garbage may close a plan that lands here
+        self._mutex = threading.RLock()
+        self._changed = threading.Condition(self._mutex)
         self._namespaces: Recent[NamespaceKey, Namespace] = Recent(_NAMESPACES)
         self._refused: Recent[tuple[str, str], Refusal] = Recent(_REFUSED)
         self._runs: Recent[int, tuple[Any, Run]] = Recent(_RUNS)
         self._flights: dict[Hashable, set[Flight]] = {}
-        self._landed: Recent[Hashable, float] = Recent(_LANDINGS)
+        self._waiting = 0
+        """Threads that wait for flights to land."""
+        self._moving: Recent[Hashable, tuple[float, int]] = Recent(_MOVING)
+        """When a save last landed or a run last read, and on which loop: saves may follow."""
 
     # -- namespaces ----------------------------------------------------------------------
 
@@ -219,10 +249,13 @@ class GuardState:
         if self._refused:
             self._refused.discard((thread_id, checkpoint_id))
 
+    @property
+    def refuses(self) -> bool:
+        """Whether any checkpoint was refused."""
+        return len(self._refused) > 0
+
     def refused(self, thread_id: str, ids: Iterable[Any]) -> Refusal | None:
         """Why one of these checkpoints was refused."""
-        if not self._refused:
-            return None
         found = (self._refused.get((thread_id, checkpoint_id)) for checkpoint_id in ids)
         return next((refusal for refusal in found if refusal is not None), None)
 
@@ -230,7 +263,7 @@ class GuardState:
 
     def run_of(self, names: Mapping[str, Any]) -> Run | None:
         """Who makes this call: LangGraph's run, else whoever read last in this context."""
-        runtime = names.get(_RUNTIME)
+        runtime = names.get(RUNTIME)
         if runtime is None:
             return _caller.get()
         # The object is kept, so that its id stays its own
@@ -242,7 +275,7 @@ class GuardState:
         A run loads its checkpoint once. A caller outside a run starts over with each read;
         tasks and threads it starts with its context write on its behalf.
         """
-        if names.get(_RUNTIME) is not None:
+        if names.get(RUNTIME) is not None:
             run = self.run_of(names)
             return (run or Run()), False
         run = Run()
@@ -253,34 +286,54 @@ class GuardState:
 
     def take_off(self, key: Hashable, loop: Any) -> Flight:
         """A save begins."""
-        flight = Flight(self._changed, loop)
-        with self._changed:
-            self._flights.setdefault(key, set()).add(flight)
+        flight, alone = Flight(loop), set[Flight]()
+        with self._mutex:
+            self._flights.setdefault(key, alone).add(flight)
         return flight
 
     def land(self, key: Hashable, flight: Flight) -> None:
         """A save ended, one way or the other."""
-        with self._changed:
-            flight.done = True
+        with self._mutex:
             others = self._flights[key]
             others.discard(flight)
             if not others:
                 del self._flights[key]
-            waiters, flight.waiters = flight.waiters, []
-            self._changed.notify_all()
-        self._landed.keep(key, time.monotonic())
-        for loop, future in waiters:
+            if self._waiting:
+                self._changed.notify_all()
+        self.moves(key, flight.loop)
+        for loop, future in flight.waiters:
             try:
                 loop.call_soon_threadsafe(_resolve, future)
             except RuntimeError:  # the waiter's loop is closed
                 continue
 
-    def unsettled(self, key: Hashable) -> bool:
-        """Whether saves are under way, or one ended so lately that the next may follow."""
+    def moves(self, key: Hashable, loop: Any) -> None:
+        """A save landed, or a run read what it goes on from: more may follow, on its `loop`."""
+        self._moving.keep(key, (time.monotonic(), id(loop)))
+
+    def unsettled(self, key: Hashable, loop: Any) -> bool:
+        """Whether saves are under way or may follow.
+
+        Those of a cancelled task of `loop` do, however long that takes by the clock, until it
+        has turned often enough for them to begin. Of another thread nothing is known but time.
+        """
         if key in self._flights:
             return True
-        landed = self._landed.get(key)
-        return landed is not None and time.monotonic() - landed < _FOLLOWING_SECONDS
+        moved = self._moving.get(key)
+        if moved is None:
+            return False
+        when, home = moved
+        mine = loop is not None and home == id(loop)
+        return mine or time.monotonic() - when < _FOLLOWING_SECONDS
+
+    def moving(self, key: Hashable) -> Any:
+        """What `settled` is to be told once nothing has followed."""
+        return self._moving.get(key)
+
+    def settled(self, key: Hashable, moved: Any) -> None:
+        """Nothing followed what `moving` told, and nothing will."""
+        if self._moving.get(key) is moved:
+            self._moving.discard(key)
 
     def wait(self, key: Hashable, loop: Any, seconds: float) -> None:
         """Block until the saves under way have ended; those of the thread's own `loop` cannot."""
@@ -289,13 +342,17 @@ class GuardState:
             flights = self._flights.get(key, ())
             return all(loop is not None and flight.loop is loop for flight in flights)
 
-        with self._changed:
-            self._changed.wait_for(landed, timeout=seconds)
+        with self._mutex:
+            self._waiting += 1
+            try:
+                self._changed.wait_for(landed, timeout=seconds)
+            finally:
+                self._waiting -= 1
 
     def awaited(self, key: Hashable, loop: Any) -> list[Any]:
         """Futures of the saves under way now, for a task to wait for."""
         futures = []
-        with self._changed:
+        with self._mutex:
             for flight in self._flights.get(key, ()):
                 future = loop.create_future()
                 flight.waiters.append((loop, future))
