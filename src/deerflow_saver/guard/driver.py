@@ -120,12 +120,11 @@ async def _asettle(state: GuardState, key: Hashable) -> None:
     """Wait for the saves under way, and for those that follow them."""
     loop, began = asyncio.get_running_loop(), time.monotonic()
     while True:
-        moved, futures = state.moving(key), state.awaited(key, loop)
+        landings, futures = state.landings(key), state.awaited(key, loop)
         if futures:
             await asyncio.wait(futures, timeout=_PATIENCE)
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-        if not futures:
-            state.settled(key, moved)
-        if not futures or time.monotonic() - began > _PATIENCE:
+        # One may have begun, or even ended, in these turns: then others may follow that one
+        if state.settled(key, landings) or time.monotonic() - began > _PATIENCE:
             return

@@ -46,6 +46,7 @@ from deerflow_saver.guard.fence import (
     selected_head,
 )
 from deerflow_saver.guard.postgres_forecast import (
+    Ahead,
     held_statements,
     lock_id,
     sent_ahead,
@@ -220,13 +221,13 @@ class PostgresFence(ProcessFence):
                 tried = self._tried(conn, call, held_statements(forecast, single=False))
         return super().attempt(asked) if tried is _SURPRISE else tried
 
-    def _tried(self, conn: Any, call: Call, ahead: Any) -> Any:
+    def _tried(self, conn: Any, call: Call, ahead: Ahead) -> Any:
         """What the call gives if the statements ahead of it hold, else `_SURPRISE`."""
         try:
             with conn.pipeline():
-                for statement, values in ahead:
-                    if not sent_ahead(conn, statement, values):
-                        conn.cursor().execute(statement.text, values)
+                by_cursor = () if sent_ahead(conn, ahead) else ahead
+                for statement, values in by_cursor:
+                    conn.cursor().execute(statement.text, values)
                 return run(self._bound_to(conn), call)
         except Error as error:
             cause = unmasked(error)
@@ -369,13 +370,13 @@ class AsyncPostgresFence(ProcessFence):
                 tried = await self._tried(conn, call, held_statements(forecast, single=False))
         return await super().aattempt(asked) if tried is _SURPRISE else tried
 
-    async def _tried(self, conn: Any, call: Call, ahead: Any) -> Any:
+    async def _tried(self, conn: Any, call: Call, ahead: Ahead) -> Any:
         """What the call gives if the statements ahead of it hold, else `_SURPRISE`."""
         try:
             async with conn.pipeline():
-                for statement, values in ahead:
-                    if not sent_ahead(conn, statement, values):
-                        await conn.cursor().execute(statement.text, values)
+                by_cursor = () if sent_ahead(conn, ahead) else ahead
+                for statement, values in by_cursor:
+                    await conn.cursor().execute(statement.text, values)
                 return await run(self._bound_to(conn), call)
         except Error as error:
             cause = unmasked(error)

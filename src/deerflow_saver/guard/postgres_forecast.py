@@ -20,7 +20,15 @@ from psycopg.errors import InvalidTextRepresentation, PipelineAborted
 
 from deerflow_saver.guard.fence import Forecast
 
-__all__ = ["Statement", "held_statements", "lock_id", "sent_ahead", "surprised", "unmasked"]
+__all__ = [
+    "Ahead",
+    "Statement",
+    "held_statements",
+    "lock_id",
+    "sent_ahead",
+    "surprised",
+    "unmasked",
+]
 
 _SURPRISE = "deerflow-saver: not as foreseen, looking again"
 _UNLESS = f"SELECT CAST(CASE WHEN %s THEN '1' ELSE '{_SURPRISE}' END AS integer)"
@@ -56,6 +64,9 @@ class Statement:
         self.types = (0,) * text.count("%s")
 
 
+Ahead = Sequence[tuple[Statement, Values]]
+
+
 @cache
 def _failing(condition: str) -> Statement:
     """Fails unless the condition holds."""
@@ -77,7 +88,7 @@ def _lock_values(thread_id: str, checkpoint_ns: str) -> Values:
     return (str(lock_id(thread_id, checkpoint_ns)),)
 
 
-def held_statements(forecast: Forecast, *, single: bool) -> tuple[tuple[Statement, Values], ...]:
+def held_statements(forecast: Forecast, *, single: bool) -> Ahead:
     """Take the lock, on a `single` connection without waiting for it, and check the forecast."""
     look = forecast.look
     lock = _lock_values(str(look.thread_id), look.checkpoint_ns)
@@ -126,24 +137,31 @@ def _quoted(name: str) -> str:
     return f'"{escaped}"'
 
 
-def sent_ahead(conn: Any, statement: Statement, values: Values) -> bool:
-    """Put a statement before those that follow in the connection's pipeline.
+def sent_ahead(conn: Any, statements: Ahead) -> bool:
+    """Send statements before those that follow in the connection's pipeline.
 
-    False if a cursor has to: psycopg has not prepared it, or there is something to be encoded
-    or begun first.
+    The server is at work on them while the saver puts its own together. False if a cursor has
+    to take them: psycopg has not prepared them all, or there is something to be encoded or
+    begun first.
     """
     try:
-        preparation, name = conn._prepared.get(statement)  # noqa: SLF001 - False if not there
-        if not name or preparation.name != "YES" or not conn.autocommit:
+        prepared = [(conn._prepared.get(it), values) for it, values in statements]  # noqa: SLF001
+        if not conn.autocommit or any(found[0].name != "YES" for found, _ in prepared):
             return False
-        encoded = [value.encode("ascii") for value in values]
-        pipeline = conn._pipeline  # noqa: SLF001
-        send = partial(conn.pgconn.send_query_prepared, name, encoded)
+        pgconn, pipeline = conn.pgconn, conn._pipeline  # noqa: SLF001 - False if not there
         commands, results = pipeline.command_queue, pipeline.result_queue
+        calls = [
+            partial(pgconn.send_query_prepared, name, [value.encode("ascii") for value in values])
+            for (_, name), values in prepared
+        ]
     except (AttributeError, TypeError, ValueError):
         return False
-    commands.append(send)
-    results.append(None)  # what psycopg does for a command whose answer nobody reads
+    for call in calls:
+        commands.append(call)
+        results.append(None)  # what psycopg does for a command whose answer nobody reads
+    while commands:
+        commands.popleft()()
+    pgconn.flush()
     return True
 
 

@@ -123,6 +123,16 @@ class Flight:
         """`(loop, future)` of tasks that wait for it."""
 
 
+class Moved(NamedTuple):
+    """When a save last landed or a run last read: saves may follow."""
+
+    when: float
+    home: int
+    """Identity of the loop it did so on."""
+    landings: int
+    """Saves that landed since the namespace was settled."""
+
+
 class Namespace:
     """What is remembered about one (thread, namespace)."""
 
@@ -220,8 +230,7 @@ class GuardState:
         self._flights: dict[Hashable, set[Flight]] = {}
         self._waiting = 0
         """Threads that wait for flights to land."""
-        self._moving: Recent[Hashable, tuple[float, int]] = Recent(_MOVING)
-        """When a save last landed or a run last read, and on which loop: saves may follow."""
+        self._moving: Recent[Hashable, Moved] = Recent(_MOVING)
 
     # -- namespaces ----------------------------------------------------------------------
 
@@ -300,16 +309,19 @@ class GuardState:
                 del self._flights[key]
             if self._waiting:
                 self._changed.notify_all()
-        self.moves(key, flight.loop)
+        self.moves(key, flight.loop, landed=1)
         for loop, future in flight.waiters:
             try:
                 loop.call_soon_threadsafe(_resolve, future)
             except RuntimeError:  # the waiter's loop is closed
                 continue
 
-    def moves(self, key: Hashable, loop: Any) -> None:
-        """A save landed, or a run read what it goes on from: more may follow, on its `loop`."""
-        self._moving.keep(key, (time.monotonic(), id(loop)))
+    def moves(self, key: Hashable, loop: Any, *, landed: int = 0) -> None:
+        """So many saves landed, or a run read what it goes on from: more may follow there."""
+        when, home = time.monotonic(), id(loop)
+        self._moving.change(
+            key, lambda old: Moved(when, home, landed + (0 if old is None else old.landings))
+        )
 
     def unsettled(self, key: Hashable, loop: Any) -> bool:
         """Whether saves are under way or may follow.
@@ -322,18 +334,20 @@ class GuardState:
         moved = self._moving.get(key)
         if moved is None:
             return False
-        when, home = moved
-        mine = loop is not None and home == id(loop)
-        return mine or time.monotonic() - when < _FOLLOWING_SECONDS
+        mine = loop is not None and moved.home == id(loop)
+        return mine or time.monotonic() - moved.when < _FOLLOWING_SECONDS
 
-    def moving(self, key: Hashable) -> Any:
-        """What `settled` is to be told once nothing has followed."""
-        return self._moving.get(key)
+    def landings(self, key: Hashable) -> int:
+        """How many saves have landed since the namespace was last settled."""
+        moved = self._moving.get(key)
+        return 0 if moved is None else moved.landings
 
-    def settled(self, key: Hashable, moved: Any) -> None:
-        """Nothing followed what `moving` told, and nothing will."""
-        if self._moving.get(key) is moved:
-            self._moving.discard(key)
+    def settled(self, key: Hashable, landings: int) -> bool:
+        """Whether none is under way and none landed but those `landings`; then it is settled."""
+        if key in self._flights or self.landings(key) > landings:
+            return False
+        self._moving.discard(key)
+        return True
 
     def wait(self, key: Hashable, loop: Any, seconds: float) -> None:
         """Block until the saves under way have ended; those of the thread's own `loop` cannot."""
