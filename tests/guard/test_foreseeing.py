@@ -11,11 +11,14 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from psycopg._preparing import Prepare, PrepareManager
 from psycopg.errors import CheckViolation, InvalidTextRepresentation, PipelineAborted
 from psycopg_pool import ConnectionPool
 
 from deerflow_saver import CachedHistorySaver, NonHeadWriteError, WriteSlotTakenError
+from deerflow_saver.guard import fence_postgres
 from deerflow_saver.guard.fence_postgres import AsyncPostgresFence, PostgresFence, _unmasked
+from deerflow_saver.guard.postgres_forecast import sent_ahead
 from guard.bare import DELTA, checkpoint, config, put
 from support.savers import CONNECTION
 
@@ -39,7 +42,25 @@ def pooled(uri: str) -> Iterator[PostgresSaver]:
         yield PostgresSaver(pool)
 
 
-every_kind = pytest.mark.parametrize("opened", [single, pipelined, pooled])
+@contextmanager
+def unprepared(uri: str) -> Iterator[PostgresSaver]:
+    """As behind a proxy that keeps no prepared statements."""
+    options: Any = {**CONNECTION, "prepare_threshold": None}
+    with psycopg.connect(uri, **options) as connection:
+        yield PostgresSaver(connection)
+
+
+@contextmanager
+def in_transactions(uri: str) -> Iterator[PostgresSaver]:
+    """A pool whose connections begin a transaction by themselves, and commit on return."""
+    options: Any = {**CONNECTION, "autocommit": False}
+    pool: Any = ConnectionPool(uri, kwargs=options, min_size=1, max_size=2, open=False)
+    with pool:
+        yield PostgresSaver(pool)
+
+
+KINDS: list[Any] = [single, pipelined, pooled, unprepared, in_transactions]
+every_kind = pytest.mark.parametrize("opened", KINDS)
 
 
 def set_up(uri: str) -> None:
@@ -135,6 +156,97 @@ def test_a_write_of_somebody_else_on_the_head_is_looked_at_and_refused(
         with pytest.raises(NonHeadWriteError):
             put(saver, head)
         assert looks == ["look", "look"]
+
+
+ODD = ['"', "\\", "{a,b}", "NULL", "a\x1fb", "ü", "%s $1", " ", "'; --"]
+
+
+@every_kind
+def test_names_are_taken_as_they_are(opened: Any, postgres_database: str, looks: list[str]) -> None:
+    set_up(postgres_database)
+    for odd in ODD:
+        with opened(postgres_database) as inner, single(postgres_database) as other:
+            assert_taken_as_it_is(odd, CachedHistorySaver(inner), other, looks)
+
+
+def assert_taken_as_it_is(odd: str, saver: Any, other: Any, looks: list[str]) -> None:
+    """Own writes under the name are expected, and one of somebody else is not."""
+    metadata: Any = {"counters_since_delta_snapshot": {odd: (1, 1)}}
+    head: str | None = None
+
+    def at(cid: str | None) -> Any:
+        return {"configurable": {"thread_id": odd, "checkpoint_ns": "", "checkpoint_id": cid}}
+
+    for turn in range(3):
+        made = checkpoint()
+        saver.put(at(head), made, metadata, {})
+        head = made["id"]
+        saver.get_tuple(at(None))
+        if turn == 1:
+            looks.clear()
+        for task in (f"{odd} {turn}", "other"):
+            saver.put_writes(at(head), [(odd, 1), (odd, 2)], task)
+    assert looks == []
+    other.put_writes(at(head), [(odd, 1)], odd)
+    with pytest.raises(NonHeadWriteError, match="foreign"):
+        saver.put_writes(at(head), [(odd, 3)], "mine")
+    with pytest.raises(NonHeadWriteError, match="foreign"):
+        saver.put(at(head), checkpoint(), metadata, {})
+
+
+@every_kind
+def test_one_write_more_than_the_own_ones_of_a_task_is_seen(
+    opened: Any, postgres_database: str, looks: list[str]
+) -> None:
+    with opened(postgres_database) as inner, single(postgres_database) as other:
+        set_up(postgres_database)
+        saver = CachedHistorySaver(inner)
+        head = put(saver)
+        saver.get_tuple(config())
+        saver.put_writes(config(head), [("log", ["mine"])], "task")
+        other.put_writes(config(head), [("log", ["mine"]), ("log", ["more"])], "task")
+        looks.clear()
+        with pytest.raises(NonHeadWriteError) as caught:
+            put(saver, head)
+        assert caught.value.reason == "foreign writes"
+        assert looks == ["look"]
+
+
+@pytest.mark.parametrize(("opened", "ahead"), [*zip(KINDS, [True] * 3 + [False] * 2, strict=True)])
+def test_statements_that_are_prepared_are_sent_ahead_without_a_cursor(
+    opened: Any, ahead: bool, postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[bool] = []
+
+    def noting(*given: Any) -> bool:
+        sent.append(sent_ahead(*given))
+        return sent[-1]
+
+    monkeypatch.setattr(fence_postgres, "sent_ahead", noting)
+    with opened(postgres_database) as inner:
+        set_up(postgres_database)
+        saver = CachedHistorySaver(inner)
+        head = put(saver)
+        for turn in range(9):
+            saver.put_writes(config(head), [("log", [turn])], f"task {turn}")
+            head = put(saver, head)
+    assert len(sent) == 18
+    assert sent[-2:] == [ahead, ahead]
+
+
+def test_without_what_psycopg_keeps_to_itself_a_cursor_takes_them(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with single(postgres_database) as inner:
+        set_up(postgres_database)
+        saver = CachedHistorySaver(inner)
+        head = put(saver, put(saver))
+        monkeypatch.delattr(PrepareManager, "get")
+        monkeypatch.setattr(
+            psycopg.Cursor, "_get_prepared", lambda *_: (Prepare.NO, b""), raising=True
+        )
+        head = put(saver, head)
+        assert inner.get_tuple(config()).checkpoint["id"] == head
 
 
 def test_a_harmless_write_of_somebody_else_is_looked_at_and_passes(
