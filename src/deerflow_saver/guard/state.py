@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import threading
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -123,16 +123,6 @@ class Flight:
         """`(loop, future)` of tasks that wait for it."""
 
 
-class Moved(NamedTuple):
-    """When a save last landed or a run last read: saves may follow."""
-
-    when: float
-    home: int
-    """Identity of the loop it did so on."""
-    landings: int
-    """Saves that landed since the namespace was settled."""
-
-
 class Namespace:
     """What is remembered about one (thread, namespace)."""
 
@@ -230,7 +220,9 @@ class GuardState:
         self._flights: dict[Hashable, set[Flight]] = {}
         self._waiting = 0
         """Threads that wait for flights to land."""
-        self._moving: Recent[Hashable, Moved] = Recent(_MOVING)
+        self._moving: OrderedDict[Hashable, tuple[float, int, int]] = OrderedDict()
+        """When a save last landed or a run last read, on which loop, and how many saves landed
+        since the namespace was settled: more may follow."""
 
     # -- namespaces ----------------------------------------------------------------------
 
@@ -309,7 +301,7 @@ class GuardState:
                 del self._flights[key]
             if self._waiting:
                 self._changed.notify_all()
-        self.moves(key, flight.loop, landed=1)
+            self.moves(key, flight.loop, landed=1)
         for loop, future in flight.waiters:
             try:
                 loop.call_soon_threadsafe(_resolve, future)
@@ -318,10 +310,12 @@ class GuardState:
 
     def moves(self, key: Hashable, loop: Any, *, landed: int = 0) -> None:
         """So many saves landed, or a run read what it goes on from: more may follow there."""
-        when, home = time.monotonic(), id(loop)
-        self._moving.change(
-            key, lambda old: Moved(when, home, landed + (0 if old is None else old.landings))
-        )
+        with self._mutex:
+            before = self._moving.pop(key, None)
+            landings = landed if before is None else landed + before[2]
+            self._moving[key] = time.monotonic(), id(loop), landings
+            if len(self._moving) > _MOVING:
+                self._moving.popitem(last=False)
 
     def unsettled(self, key: Hashable, loop: Any) -> bool:
         """Whether saves are under way or may follow.
@@ -334,19 +328,21 @@ class GuardState:
         moved = self._moving.get(key)
         if moved is None:
             return False
-        mine = loop is not None and moved.home == id(loop)
-        return mine or time.monotonic() - moved.when < _FOLLOWING_SECONDS
+        when, home, _ = moved
+        mine = loop is not None and home == id(loop)
+        return mine or time.monotonic() - when < _FOLLOWING_SECONDS
 
     def landings(self, key: Hashable) -> int:
         """How many saves have landed since the namespace was last settled."""
         moved = self._moving.get(key)
-        return 0 if moved is None else moved.landings
+        return 0 if moved is None else moved[2]
 
     def settled(self, key: Hashable, landings: int) -> bool:
         """Whether none is under way and none landed but those `landings`; then it is settled."""
-        if key in self._flights or self.landings(key) > landings:
-            return False
-        self._moving.discard(key)
+        with self._mutex:
+            if key in self._flights or self.landings(key) > landings:
+                return False
+            self._moving.pop(key, None)
         return True
 
     def wait(self, key: Hashable, loop: Any, seconds: float) -> None:
