@@ -11,8 +11,10 @@ from itertools import product
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 
 from deerflow_saver import CachedHistorySaver, NonHeadWriteError
+from guard.bare import aput, config
 from guard.latency import Latency
 from guard.processes import Report, audit
 from guard.racer import graph_of
@@ -71,3 +73,31 @@ def test_turns_of_one_process_land_whole_or_are_refused(
 def test_without_the_guard_turns_of_one_process_break_the_thread(face: str) -> None:
     reports = [run(Memory(), face, *axes, "off") for axes in product(["sync", "async", "exit"])]
     assert any(report.problems() for report in reports)
+
+
+@pytest.mark.parametrize("each_reads", [False, True])
+async def test_tasks_write_for_the_caller_that_read_and_not_for_one_another(
+    *, each_reads: bool
+) -> None:
+    saver = CachedHistorySaver(InMemorySaver())
+    head = await aput(saver)
+    await saver.aget_tuple(config())
+    has_read = asyncio.Barrier(2)
+
+    async def write(number: int) -> str:
+        if each_reads:
+            await saver.aget_tuple(config(head))
+        await has_read.wait()
+        try:
+            await saver.aput_writes(config(head), [("log", [number])], f"task {number}")
+        except NonHeadWriteError as error:
+            return error.reason
+        return "stored"
+
+    done = sorted(await asyncio.gather(write(0), write(1)))
+    assert done == (["foreign writes", "stored"] if each_reads else ["stored", "stored"])
+    if each_reads:
+        with pytest.raises(NonHeadWriteError, match="foreign"):
+            await aput(saver, head)
+    else:
+        await aput(saver, head)
