@@ -51,8 +51,9 @@ ENDING = {"saves-wait-for-ever"}
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SERVERS] = Servers()
     if not hasattr(config, "workerinput"):
-        # Ended by a timeout or a closed terminal, a run stops its servers as after Ctrl-C.
-        for ending in (signal.SIGTERM, signal.SIGHUP):
+        # Ended by a timeout or a closed terminal, a run stops its servers as after Ctrl-C; which
+        # a shell's background jobs ignore, and so would every process that tests start.
+        for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(ending, signal.default_int_handler)
 
 

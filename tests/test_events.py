@@ -146,7 +146,7 @@ def test_a_line_that_ends_at_a_missing_row_is_told(read: Read) -> None:
     gone = step(raw, first, a=1, b=1)
     seeded = step(raw, gone, a=1)
     checkpoint: Any = {**empty_checkpoint(), "channel_values": {"b": _DeltaSnapshot([1])}}
-    checkpoint["channel_versions"] = {"a": "1", "b": "2"}
+    checkpoint["channel_versions"] = {"b": "2"}
     head = step(raw, raw.put(seeded, checkpoint, {"source": "loop"}, {"b": "2"}), a=1, b=1)
     del raw.storage["1"][""][gone["configurable"]["checkpoint_id"]]
     saver: Any = CachedHistorySaver(raw, on_event=events.append)

@@ -21,7 +21,7 @@ from deerflow_saver.history.isolation import Isolation, Serde
 from deerflow_saver.history.minting import now
 from deerflow_saver.history.reader import Flights, always_delta
 from deerflow_saver.walks.paths import RememberedPaths
-from deerflow_saver.walks.walker import Told, Walker
+from deerflow_saver.walks.walker import Walker
 
 __all__ = ["Core", "Shared"]
 
@@ -94,10 +94,8 @@ class Shared:
         """Slugs of `deerflow_saver.fixes` that are on."""
         self.flights = Flights()
         self.paths = RememberedPaths()
-        self.heads: Recent[ChainKey, str] = Recent(_HEADS)
-        """Ids of newest checkpoints."""
-        self.steady: Recent[tuple[ChainKey, str], frozenset[str]] = Recent(_HEADS)
-        """Channels of checkpoints that were delta from the thread's first step on."""
+        self.heads: Recent[ChainKey, tuple[str, frozenset[str]]] = Recent(_HEADS)
+        """Ids of newest checkpoints, and their channels that were delta from the first step on."""
         self.lost = FailedWrites(failed_writes_kept_checkpoint.here)
         self._knowledge = _knowledge_of(cache, prefix)
         self._lock = threading.Lock()
@@ -218,22 +216,20 @@ class Core:
             seeds_by_version=self.traits.seeds_by_version,
         )
 
-    def saw(self, row: Any, *, newest: bool) -> None:
-        """Note a row that was read, `newest` as the one of its thread and namespace."""
-        key = self.key(row.config) if self.walker.rows_help else None
+    def saw_head(self, row: Any) -> None:
+        """Note a row that was read as the newest of its thread and namespace."""
+        key = self.key(row.config) if self.walker.heads_help else None
         if key is not None:
-            cid = row.checkpoint["id"]
-            self.shared.steady.keep((key, cid), always_delta(row.metadata))
-            if newest:
-                self.shared.heads.keep(key, cid)
+            self.shared.heads.keep(key, (row.checkpoint["id"], always_delta(row.metadata)))
 
-    def told(self, config: Any) -> Told:
-        """What is known of a config's checkpoint, if its row was read."""
+    def at_head(self, config: Any) -> frozenset[str] | None:
+        """If the config's checkpoint was read as its thread's head, what was delta from the start.
+
+        None if it was not, or if that is not known.
+        """
         cid, key = configurable(config).get("checkpoint_id"), self.key(config)
-        if key is None or not cid:
-            return Told()
-        steady = self.shared.steady.get((key, cid)) or frozenset()
-        return Told(self.shared.heads.get(key) == cid, steady)
+        known = self.shared.heads.get(key) if key is not None else None
+        return known[1] if known is not None and known[0] == cid else None
 
     def existing(self, config: Any) -> tuple[ChainKey, Chain] | None:
         """The chain of a config if there is one; none is made."""

@@ -9,15 +9,14 @@ from typing import Any
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._arguments import argument, configurable, require_thread, step_of
-from deerflow_saver._beginnings import COUNTERS, unwritten_at
 from deerflow_saver._core import Core, Shared
 from deerflow_saver._plan import Plan
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.events import HistoryEvent, SeedKind, emit
-from deerflow_saver.fixes import given_up_before_delta
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ChainBusy
 from deerflow_saver.history.reader import (
+    COUNTERS,
     Reading,
     Result,
     depth_of,
@@ -45,7 +44,8 @@ def read_row(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
     row = yield "inner", (name, args, kwargs)
     if row is not None and core.storage:
         _learn(core, row, chain, serial, had_child=had_child)
-        core.saw(row, newest=not configurable(config).get("checkpoint_id"))
+        if not configurable(config).get("checkpoint_id"):
+            core.saw_head(row)
     return row
 
 
@@ -100,7 +100,6 @@ def _see(chain: Chain, row: Any, *, had_child: bool) -> None:
         depth=depth_of(row.metadata),
         overdue=overdue_of(row.metadata),
         had_child=had_child,
-        unwritten=unwritten_at(row, chain.channels),
     )
 
 
@@ -156,8 +155,7 @@ def _reading(
     core: Core, face: str, key: ChainKey, config: Any, cid: str, channels: tuple[str, ...]
 ) -> Reading:
     decoding, serde = core.decoding()
-    begins = given_up_before_delta.DEFECT.slug in core.shared.fixes
-    token: tuple[Any, ...] = (decoding, core.shared.isolation, begins)
+    token: tuple[Any, ...] = (decoding, core.shared.isolation)
     if not core.traits.plain_seeds:
         token = (*token, face)  # one face may have its own walk, the other the base class's
 
@@ -169,7 +167,7 @@ def _reading(
         checkpoint_id=cid,
         channels=channels,
         token=token,
-        make_view=lambda: View(serde, core.shared.isolation, begins),
+        make_view=lambda: View(serde, core.shared.isolation),
         config_of=config_of,
         on_error=core.shared.failed,
         kind=core.traits.kind,

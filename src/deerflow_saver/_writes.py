@@ -10,7 +10,6 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._arguments import argument, configurable, require_thread, step_of
-from deerflow_saver._beginnings import COUNTERS, unwritten
 from deerflow_saver._core import Core
 from deerflow_saver._plan import Plan
 from deerflow_saver._serde import pack
@@ -18,7 +17,7 @@ from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ABSENT, HELD, ChainBusy, Packed, Row, Writing
 from deerflow_saver.history.minting import minted
-from deerflow_saver.history.reader import depth_of, overdue_of
+from deerflow_saver.history.reader import COUNTERS, depth_of, overdue_of
 
 __all__ = [
     "announce",
@@ -122,21 +121,17 @@ def _born(
     config = argument("config", 0, args, kwargs)
     checkpoint = argument("checkpoint", 1, args, kwargs)
     cid = checkpoint["id"]
-    versions = checkpoint.get("channel_versions") or {}
     try:
         chain.born(
             cid,
             configurable(config).get("checkpoint_id") or None,
             seeds,
-            versions=versions,
+            versions=checkpoint.get("channel_versions") or {},
             new_versions=argument("new_versions", 3, args, kwargs) or {},
             step=step_of(metadata),
             depth=depth_of(metadata),
             overdue=overdue_of(metadata),
             minted=minted(cid) if core.storage else None,
-            unwritten=unwritten(
-                chain.channels, versions, checkpoint.get("channel_values"), metadata
-            ),
             witnessed=witnessed,
         )
         shares = core.sharing is not None and core.sharing.fenced and witnessed is not None

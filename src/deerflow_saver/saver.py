@@ -281,7 +281,7 @@ def _get_delta_channel_history(self: CachedHistorySaver, *args: Any, **kwargs: A
     config, channels = history_arguments(args, kwargs)
     calls: dict[str, Callable[[Any], Any]] = {
         "get_tuple": core.walker.get_tuple,
-        "history": lambda names: core.walker.walk(config, names, core.told(config)),
+        "history": lambda names: core.walker.walk(config, names, head=core.at_head(config)),
         "rooted": core.rooted,
         "wait": lambda flight: flight.landed.result(),
         **_operations(core)[0],
@@ -294,7 +294,7 @@ async def _aget_delta_channel_history(self: CachedHistorySaver, *args: Any, **kw
     config, channels = history_arguments(args, kwargs)
     calls: dict[str, Callable[[Any], Any]] = {
         "get_tuple": core.walker.aget_tuple,
-        "history": lambda names: core.walker.awalk(config, names, core.told(config)),
+        "history": lambda names: core.walker.awalk(config, names, head=core.at_head(config)),
         "rooted": core.arooted,
         **_operations(core)[1],
         "wait": lambda flight: asyncio.shield(asyncio.wrap_future(flight.landed)),

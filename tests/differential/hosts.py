@@ -101,52 +101,15 @@ class Host:
 
 
 class BaseWalk:
-    """The base class's histories over the rows of `reader`, each from where it begins.
-
-    A channel without a version at a checkpoint that does not count it, though it has others, is
-    empty there: what older rows hold of it was given up.
-    """
+    """The base class's histories over the rows of `reader`."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
 
     def get_delta_channel_history(self, **asked: Any) -> Any:
         """On the sync face."""
-        return BaseCheckpointSaver.get_delta_channel_history(self._rows(), **asked)  # type: ignore[arg-type]
+        return BaseCheckpointSaver.get_delta_channel_history(self._reader, **asked)
 
     async def aget_delta_channel_history(self, **asked: Any) -> Any:
         """On the async face."""
-        return await BaseCheckpointSaver.aget_delta_channel_history(self._rows(), **asked)  # type: ignore[arg-type]
-
-    def _rows(self) -> _BegunRows:
-        return _BegunRows(self._reader)
-
-
-class _BegunRows:
-    """Rows of one walk, without the writes that no history below has."""
-
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-        self._below: list[Any] = []
-
-    def get_tuple(self, config: Any) -> Any:
-        return self._passed(self._reader.get_tuple(config))
-
-    async def aget_tuple(self, config: Any) -> Any:
-        return self._passed(await self._reader.aget_tuple(config))
-
-    def _passed(self, row: Any) -> Any:
-        if row is None:
-            return None
-        own = [write for write in row.pending_writes or () if not self._begun(write[1])]
-        self._below.append(row)
-        return row._replace(pending_writes=own)
-
-    def _begun(self, channel: str) -> bool:
-        for row in self._below:
-            versions = row.checkpoint["channel_versions"]
-            known = {*versions, *row.checkpoint["channel_values"]}
-            known.update(row.metadata.get("counters_since_delta_snapshot") or ())
-            if versions and channel not in known:
-                return True
-        return False
+        return await BaseCheckpointSaver.aget_delta_channel_history(self._reader, **asked)

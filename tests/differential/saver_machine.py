@@ -52,17 +52,8 @@ class Line:
     ids: list[str] = field(default_factory=list)
     reserved: list[str] = field(default_factory=list)
     versions: dict[str, dict[str, Any]] = field(default_factory=dict)
-    loose: set[str] = field(default_factory=set)
-    """Channels of which a value is stored without a version."""
     parents: dict[str, set[str]] = field(default_factory=dict)
     """All that were ever given: a saver may keep the first one or the last."""
-
-    def how(self, name: str, how: str, versions: dict[str, Any]) -> str:
-        """How a checkpoint stores a channel: below an unversioned value nothing can be told."""
-        if how == "unversioned":
-            self.loose.add(name)
-        untold = how == "untouched" and name in self.loose and name not in versions
-        return "nothing" if untold else how
 
     def above(self, checkpoint_id: str, parent: str | None) -> str | None:
         """`parent`, unless that could make a loop, in which some raw savers never end."""
@@ -131,7 +122,6 @@ class SaverHistories(Machine):
         changed: dict[str, Any] = {}
         for name in (*DELTA, "plain"):
             how = storing.get(name, "nothing")
-            how = line.how(name, how, versions)
             if how != "untouched":
                 new = self.host.inner.get_next_version(versions.get(name), None)
                 if how != "unversioned":

@@ -23,15 +23,9 @@ class Thread:
     """A chain with the few calls a saver would make, and its one view."""
 
     def __init__(
-        self,
-        *,
-        ordered: bool = True,
-        by_version: bool = False,
-        by_task: bool = False,
-        begins: bool = False,
+        self, *, ordered: bool = True, by_version: bool = False, by_task: bool = False
     ) -> None:
         self.time = 0
-        self.begins = begins
         self.chain = Chain(
             {"c": 0},
             ordered=ordered,
@@ -44,11 +38,11 @@ class Thread:
 
     @property
     def view(self) -> View:
-        return self.chain.view("t", lambda: View(SERDE, "safe", self.begins))
+        return self.chain.view("t", lambda: View(SERDE, "safe"))
 
     def put(
         self, cid: str, parent: str | None, *, snapshot: Any = None, fresh: bool = True,
-        wrote: bool = True, witnessed: Any = None, unwritten: bool = False,
+        wrote: bool = True, witnessed: Any = None,
     ) -> None:  # fmt: skip
         clean = self.chain.begin_put(cid)
         self.version += wrote
@@ -57,12 +51,11 @@ class Thread:
                 cid,
                 parent,
                 {"c": ABSENT if snapshot is None else packed(_DeltaSnapshot(snapshot))},
-                versions={} if unwritten else {"c": self.version},
+                versions={"c": self.version},
                 new_versions={"c": self.version} if wrote else {},
                 step=int(cid),
                 depth=1,
                 minted=self.minted(cid) if fresh else None,
-                unwritten=["c"] if unwritten else [],
                 witnessed=witnessed,
             )
         self.chain.end_put(cid, clean=clean)
@@ -505,76 +498,3 @@ def test_other_writes_in_the_database_take_what_is_known_of_a_checkpoint() -> No
         mine = {("mine", "c"): 1, ("mine", "no delta"): 1}
         thread.put("3", "2", witnessed={**mine, **others})
         assert isinstance(thread.answer("3"), tuple) is final
-
-
-# -- where a channel's history begins ------------------------------------------------------------
-
-
-def given_up(*, begins: bool = True, by_version: bool = False) -> Thread:
-    """A write of 1 is given up; 2 and 3 are of full mode, and the first value is written on 3."""
-    thread = Thread(begins=begins, by_version=by_version)
-    thread.put("1", None, unwritten=True, wrote=False)
-    thread.write("1", "given up")
-    thread.put("2", "1", unwritten=True, wrote=False)
-    thread.put("3", "2", unwritten=True, wrote=False)
-    thread.write("3", "first")
-    thread.put("4", "3")
-    thread.write("4", "second")
-    thread.put("5", "4")
-    return thread
-
-
-@pytest.mark.parametrize("by_version", [False, True])
-@pytest.mark.parametrize("order", ["12345", "54321", "35142"])
-def test_a_history_begins_where_the_channel_had_never_been_written(
-    by_version: bool, order: str
-) -> None:
-    thread = given_up(by_version=by_version)
-    right = {"1": [], "2": [], "3": [], "4": ["first"], "5": ["first", "second"]}
-    for cid in order * 2:
-        assert thread.answer(cid) == (None, right[cid])
-
-
-def test_another_view_of_it_takes_every_write() -> None:
-    thread = given_up(begins=False)
-    assert thread.answer("5") == (None, ["given up", "first", "second"])
-    assert thread.answer("2") == (None, ["given up"])
-
-
-def test_a_row_that_is_read_for_it_tells_where_it_begins() -> None:
-    thread = Thread(begins=True)
-    thread.chain.seen("5", "4", [], [], versions={}, step=5, depth=1, had_child=False)
-    last = Fetched("3", {}, [("t", "c", "second")])
-    first = Fetched("2", {}, [("t", "c", "first")], ["c"])
-    assert thread.answer("5", _4=last, _3=first) == (None, ["first", "second"])
-
-
-def test_an_empty_history_is_not_taken_for_that_of_another_child() -> None:
-    """A walk's answer for a checkpoint that never had the channel written is its own alone."""
-    thread = Thread(begins=True)
-    thread.put("1", None)
-    thread.write("1", "w1")
-    thread.put("2", "1", unwritten=True, wrote=False)
-    thread.chain.remember(thread.view, "2", "c", Position(thread.view.segment(), 0))
-    thread.chain.seen("3", "1", [], [], versions={"c": 2}, step=3, depth=1, had_child=False)
-    assert thread.answer("2") == (None, [])
-    assert thread.answer("1") == (None, [])
-    assert thread.answer("3") == (None, ["w1"])
-
-
-def test_a_child_without_the_channel_does_not_tell_its_parents_history() -> None:
-    thread = Thread(begins=True)
-    thread.put("1", None)
-    thread.write("1", "w1")
-    thread.put("2", "1")
-    thread.put("3", "2", unwritten=True, wrote=False)
-    assert thread.answer("3") == (None, [])
-    assert thread.answer("2") == (None, ["w1"])
-
-
-def test_a_checkpoint_where_a_history_begins_is_not_shared() -> None:
-    """Records have no word for it, so another process has to read the row."""
-    thread = given_up()
-    told = {cid: thread.chain.news(cid, ["c"]) for cid in "2345"}
-    sealed = [row.checkpoint_id for news in told.values() if news for row in news.sealed]
-    assert sealed == ["4"]

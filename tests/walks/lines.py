@@ -28,19 +28,11 @@ class Face:
         answer = getattr(self.saver, self._prefix + method)(*args, **kwargs)
         return await answer if self._prefix else answer
 
-    async def put(
-        self,
-        cid: str,
-        parent: str | None,
-        value: Any = None,
-        metadata: Any = None,
-        **names: str,
-    ) -> None:
+    async def put(self, cid: str, parent: str | None, value: Any = None, **names: str) -> None:
         checkpoint = {**empty_checkpoint(), "id": cid, "channel_versions": {"log": cid}}
         if value is not None:
             checkpoint["channel_values"] = {"log": value}
-        metadata = metadata or {"step": 1}
-        await self.call("put", config(parent, **names), checkpoint, metadata, {"log": cid})
+        await self.call("put", config(parent, **names), checkpoint, {"step": 1}, {"log": cid})
 
     async def put_none(self, cid: str, parent: str | None) -> None:
         """A checkpoint that stores None for the channel."""

@@ -347,9 +347,7 @@ async def test_a_head_costs_no_statement_more(
 
         monkeypatch.setattr(walker, name, noted)
     async with case.aopen(storage) as raw:
-        await Face(case, raw).store(LINE[:5])
-        counted = {"step": 4, "counters_since_delta_snapshot": {"log": (6, 6)}}
-        await Face(case, raw).put(*LINE[5], metadata=counted)
+        await Face(case, raw).store(LINE[:6])
         face = wrapped(case, raw)
         face.saver._self_core.shared.track(["log"])
         await face.call("get_tuple", {"configurable": {"thread_id": "thread"}})

@@ -7,21 +7,12 @@ with the checkpoints whose rows must be read first; it never performs I/O itself
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
 from typing import Any, NamedTuple
 
-from deerflow_saver.history.facts import (
-    ABSENT,
-    HELD,
-    ROW_BYTES,
-    UNWRITTEN,
-    Facts,
-    Node,
-    Packed,
-    Row,
-)
+from deerflow_saver.history.facts import ABSENT, HELD, ROW_BYTES, Facts, Node, Packed, Row
 from deerflow_saver.history.isolation import Write
 from deerflow_saver.history.segment import Position, Segment, View
 from deerflow_saver.history.sharing import News, Sealed
@@ -50,8 +41,6 @@ class Fetched(NamedTuple):
     values: Mapping[str, Any]
     own: Sequence[Write | Row]
     """Rows are decoded when the history they become part of is first read."""
-    unwritten: Collection[str] = ()
-    """Channels whose history is empty here; see `_beginnings`."""
 
 
 _CHAIN_BYTES = 2000
@@ -122,10 +111,6 @@ class Chain(Facts):
     def _at_hand(self, view: View, checkpoint_id: str, channel: str) -> Position | None:
         node = self._nodes.get(checkpoint_id)
         if node is not None:
-            if view.begins and node.stored.get(channel) is UNWRITTEN:
-                return Position(view.segment(), 0)
-            if self._untold(view, checkpoint_id, channel):
-                return view.direct.get((checkpoint_id, channel))
             if node.parent is None:
                 return Position(view.segment(), 0) if checkpoint_id in self._roots else None
             position = view.after.get((node.parent, channel))
@@ -138,8 +123,6 @@ class Chain(Facts):
         child = self._children.get(checkpoint_id)
         node = self._nodes.get(checkpoint_id)
         if child is None or node is None or node.stored.get(channel) is not ABSENT:
-            return None
-        if child in self._nodes and self._nodes[child].stored.get(channel) is UNWRITTEN:
             return None
         longer = self._at_hand(view, child, channel)
         own = self._own_task_ids(node, channel)
@@ -163,12 +146,10 @@ class Chain(Facts):
         position = self.find(view, current, channel)
         while position is None:
             parent, known = self._parent(current, fetched)
-            untold = current not in fetched and self._untold(view, current, channel)
-            if not known or untold or parent in path:  # a loop: a put over an old id can make one
+            if not known or parent in path:  # a loop: a put over an old id can make one
                 return [*needs, Need(current, known=False)]
             # A sibling may have it, where this checkpoint itself is not known
-            first = parent is None or self._begins(view, current, channel, fetched)
-            start = Position(view.segment(), 0) if first else None
+            start = Position(view.segment(), 0) if parent is None else None
             position = start or view.after.get((parent or "", channel))
             if parent is None or position is not None:
                 break
@@ -193,19 +174,6 @@ class Chain(Facts):
             self._newest = max(self._newest, checkpoint_id)
         return position
 
-    def _untold(self, view: View, checkpoint_id: str, channel: str) -> bool:
-        """Whether a checkpoint was met before anybody asked if it begins the channel's history."""
-        node = self._nodes.get(checkpoint_id)
-        return view.begins and node is not None and channel not in node.stored
-
-    def _begins(
-        self, view: View, checkpoint_id: str, channel: str, fetched: Mapping[str, Fetched]
-    ) -> bool:
-        """Whether a row read for us is one at which the channel had never been written."""
-        return (
-            view.begins and checkpoint_id in fetched and channel in fetched[checkpoint_id].unwritten
-        )
-
     def _parent(
         self, checkpoint_id: str, fetched: Mapping[str, Fetched]
     ) -> tuple[str | None, bool]:
@@ -225,8 +193,6 @@ class Chain(Facts):
             return Decoded(values[channel])
         node = self._nodes.get(checkpoint_id)
         key = HELD if node is None else node.stored.get(channel, HELD)
-        if key is UNWRITTEN:
-            return ABSENT
         if type(key) is tuple and not (view.seed(channel, key) or self._packed(channel, key)):
             return HELD
         return key
@@ -308,8 +274,6 @@ class Chain(Facts):
             own = self._own(parent, channel) if parent is not None and parent.final else None
             if parent is not None and own is not None:
                 stored = parent.stored.get(channel, HELD)
-                if stored is UNWRITTEN:
-                    continue  # records know no such thing: whoever needs it reads the row
                 sealed.append(Sealed(child.parent or "", channel, parent.parent, stored, own))
         return News(checkpoint_id, child.parent, sealed, seeds)
 
@@ -327,10 +291,7 @@ class Chain(Facts):
         view.use(position.segment)
         self.lessons += 1
         node = self._nodes.get(checkpoint_id)
-        if node is not None and view.begins and node.stored.get(channel) is UNWRITTEN:
-            return  # it is at hand without, and is not that of another child of the parent
-        untold = self._untold(view, checkpoint_id, channel)
-        if node is not None and node.parent is not None and not untold:
+        if node is not None and node.parent is not None:
             view.after[node.parent, channel] = position
         else:
             view.direct[checkpoint_id, channel] = position

@@ -24,10 +24,7 @@ from typing import Any, NamedTuple
 from deerflow_saver.history.isolation import Write
 from deerflow_saver.history.minting import now
 
-__all__ = [
-    "ABSENT", "HELD", "ROW_BYTES", "UNWRITTEN", "ChainBusy", "Facts", "Node", "Packed", "Row",
-    "Writing",
-]  # fmt: skip
+__all__ = ["ABSENT", "HELD", "ROW_BYTES", "ChainBusy", "Facts", "Node", "Packed", "Row", "Writing"]
 
 NODE_BYTES = 800
 ROW_BYTES = 330
@@ -40,8 +37,6 @@ ABSENT = "absent"
 """The checkpoint stores no value for the channel."""
 HELD = "held"
 """The checkpoint stores a value for the channel, but the value is not known here."""
-UNWRITTEN = "unwritten"
-"""It stores none, for the channel had never been written; see `_beginnings`."""
 
 
 class Packed(NamedTuple):
@@ -79,7 +74,7 @@ class Node:
         self.overdue: frozenset[str] = _NONE
         """Channels that by the metadata should have been snapshot long since."""
         self.stored: dict[str, tuple[str, Any] | str] = {}
-        """Per channel: `ABSENT`, `UNWRITTEN`, `HELD`, or the key under which the value is known."""
+        """Per channel: `ABSENT`, `HELD`, or the key under which the value is known."""
         self.rows: dict[tuple[str, int], Row] | None = None
         """All own writes of the tracked channels, or None when not all are known."""
         self.read: dict[str, tuple[str, ...]] | None = None
@@ -307,7 +302,6 @@ class Facts:
         depth: int | None,
         minted: int | None,
         overdue: frozenset[str] = _NONE,
-        unwritten: Collection[str] = _NONE,
         witnessed: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
         """A new checkpoint was stored through this saver.
@@ -342,8 +336,7 @@ class Facts:
             put = stored.get(channel, HELD)
             version = versions.get(channel) if self._by_version else checkpoint_id
             moved = channel in new_versions if self._by_version else True
-            how = self._stored_at(channel, put, version, moved=moved)
-            node.stored[channel] = UNWRITTEN if channel in unwritten and how is ABSENT else how
+            node.stored[channel] = self._stored_at(channel, put, version, moved=moved)
         self._nodes[checkpoint_id] = node
         if parent is None:
             self._roots.add(checkpoint_id)
@@ -446,7 +439,6 @@ class Facts:
         depth: int | None,
         had_child: bool,
         overdue: frozenset[str] = _NONE,
-        unwritten: Collection[str] = _NONE,
     ) -> None:
         """A row read for somebody else: links, which channels it stores, whose writes it owns.
 
@@ -461,7 +453,7 @@ class Facts:
             if channel in self._since:
                 by_channel.setdefault(channel, []).append(task_id)
         if node is None:
-            node = self._met(checkpoint_id, parent, stored, versions, unwritten)
+            node = self._met(checkpoint_id, parent, stored, versions)
             node.step, node.depth, node.overdue = step, depth, overdue
         elif node.parent != parent:
             self.clear()
@@ -480,16 +472,12 @@ class Facts:
         parent: str | None,
         stored: Iterable[str],
         versions: Mapping[str, Any],
-        unwritten: Collection[str],
     ) -> Node:
         """A node for a checkpoint that was first met in a read."""
         node = self._nodes[checkpoint_id] = Node(self._since)
         node.parent = parent
         present = set(stored)
-        node.stored = {
-            c: HELD if c in present else UNWRITTEN if c in unwritten else ABSENT
-            for c in self._since
-        }
+        node.stored = {c: HELD if c in present else ABSENT for c in self._since}
         if checkpoint_id >= self._newest and self._by_version:
             for channel, how in node.stored.items():
                 if channel in versions:

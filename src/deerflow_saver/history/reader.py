@@ -27,7 +27,6 @@ from typing import Any, Literal
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from deerflow_saver._beginnings import COUNTERS, unwritten_at
 from deerflow_saver._plan import Plan
 from deerflow_saver.history.chain import Chain, Fetched, Need
 from deerflow_saver.history.facts import ChainBusy
@@ -39,6 +38,9 @@ __all__ = [
     "COUNTERS", "Flight", "Flights", "History", "Reading", "Result", "depth_of", "overdue_of",
     "read",
 ]  # fmt: skip
+
+COUNTERS = "counters_since_delta_snapshot"
+"""LangGraph's metadata key: per delta channel `(updates, supersteps)` since its last snapshot."""
 
 History = dict[str, dict[str, Any]]
 """Per channel LangGraph's `DeltaChannelHistory`: `writes` and, where one is stored, `seed`."""
@@ -368,7 +370,7 @@ def _further(
         return None
     cid = needs[0].checkpoint_id
     parent = fetched[cid].parent
-    if parent is None or chain.knows(cid) or chain.knows(parent) or fetched[cid].unwritten:
+    if parent is None or chain.knows(cid) or chain.knows(parent):
         return None
     stored = fetched[cid].values.keys()
     return Need(parent, known=False) if stored.isdisjoint(reading.channels) else None
@@ -387,8 +389,7 @@ def _fetched(row: Any, reading: Reading) -> Fetched:
         sure = name in versions and (reading.plain_seeds or isinstance(value, _DeltaSnapshot))
         return value if sure else None
 
-    seeds = {name: seed(name, value) for name, value in values.items()}
-    return Fetched(parent, seeds, own, unwritten_at(row, reading.channels))
+    return Fetched(parent, {name: seed(name, value) for name, value in values.items()}, own)
 
 
 def _walk(

@@ -139,8 +139,6 @@ class View:
 
     serde: Serde
     isolation: Isolation
-    begins: bool = False
-    """Whether a history is empty where its channel was never written: `_beginnings`."""
 
     def __post_init__(self) -> None:
         self.after: dict[tuple[str, str], Position] = {}

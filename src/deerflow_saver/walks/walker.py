@@ -17,22 +17,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._arguments import configurable
-from deerflow_saver._beginnings import unwritten_at
 from deerflow_saver._plan import Plan, adrive, drive
 from deerflow_saver.walks.asking import aask, ask, family_of, on_own_loop
-from deerflow_saver.walks.beginnings import overran
 from deerflow_saver.walks.doubts import doubt_of
 from deerflow_saver.walks.habits import ahabits_of, akeeps_lock, defining, habits_of, keeps_lock
 from deerflow_saver.walks.pages import Pager, pageable
 from deerflow_saver.walks.paths import Paths, RememberedPaths, paths_for
 
-__all__ = ["ANSWERS", "Told", "Walker"]
+__all__ = ["ANSWERS", "Walker"]
 
 logger = logging.getLogger("deerflow_saver")
 
@@ -40,7 +38,6 @@ ANSWERS = frozenset(
     {
         "parallel-write-order", "postgres-first-page", "parent-sorts-after-child",
         "sqlite-bound-variables", "postgres-plain-seed", "postgres-none-seed", "alist-holds-lock",
-        "given-up-before-delta",
     }
 )  # fmt: skip
 """Slugs of the defects that are answered here."""
@@ -50,15 +47,6 @@ _WALK = (
 )  # fmt: skip
 
 History = Mapping[str, Any]
-
-
-class Told(NamedTuple):
-    """What is known of the checkpoint whose history is asked."""
-
-    head: bool = False
-    """Whether it had its thread's greatest id when its row was read."""
-    steady: frozenset[str] = frozenset()
-    """Its channels that were delta, without a snapshot, since the thread's first step."""
 
 
 class Walker:
@@ -77,7 +65,6 @@ class Walker:
         self._said = False
         self._allowed = frozenset(allowed) & ANSWERS
         self._family = _walking_family(saver) if self._allowed else None
-        self._begins = self._family is not None and "given-up-before-delta" in self._allowed
         self.paths: Paths | None = None
         """Where task paths are found, if the saver does not sort by them and this is answered."""
         if self._family is not None and "parallel-write-order" in self._allowed:
@@ -87,31 +74,37 @@ class Walker:
         ) in {"sqlite", "postgres"}
 
     @property
-    def rows_help(self) -> bool:
-        """Whether it spares a question to know the target's row."""
-        return self._family == "postgres" or self._begins
+    def heads_help(self) -> bool:
+        """Whether it spares a question to know that a target was its thread's head."""
+        return self._family == "postgres"
 
     # -- histories -------------------------------------------------------------------------
 
-    def walk(self, config: Any, channels: Sequence[str], told: Told) -> History:
-        """The history below a checkpoint, of which `told` is known."""
+    def walk(self, config: Any, channels: Sequence[str], *, head: frozenset[str] | None) -> History:
+        """The history below a checkpoint.
+
+        `head`: if it had the thread's greatest id, its channels that were delta, without a
+        snapshot, since the thread's first step.
+        """
         saver = self._saver
         if self._family is None or on_own_loop(saver):
             return saver.get_delta_channel_history(config=config, channels=list(channels))  # type: ignore[no-any-return]
         calls: dict[str, Callable[[Any], Any]] = {
             "raw": lambda names: saver.get_delta_channel_history(config=config, channels=names),
             "base": lambda names: BaseCheckpointSaver.get_delta_channel_history(
-                _Line(self, names),  # type: ignore[arg-type] # its get_tuple is all that is used
+                _Line(self),  # type: ignore[arg-type] # its get_tuple is all that is used
                 config=config,
                 channels=names,
             ),
             "ask": lambda statement: ask(saver, statement),
             "habits": habits_of,
         }
-        plan = self._walked("get_delta_channel_history", config, list(channels), told)
+        plan = self._walked("get_delta_channel_history", config, list(channels), head=head)
         return drive(plan, calls)
 
-    async def awalk(self, config: Any, channels: Sequence[str], told: Told) -> History:
+    async def awalk(
+        self, config: Any, channels: Sequence[str], *, head: frozenset[str] | None
+    ) -> History:
         """`walk` on the async face."""
         saver = self._saver
         if self._family is None:
@@ -119,32 +112,29 @@ class Walker:
         calls: dict[str, Callable[[Any], Any]] = {
             "raw": lambda names: saver.aget_delta_channel_history(config=config, channels=names),
             "base": lambda names: BaseCheckpointSaver.aget_delta_channel_history(
-                _Line(self, names),  # type: ignore[arg-type] # as above
+                _Line(self),  # type: ignore[arg-type] # as above
                 config=config,
                 channels=names,
             ),
             "ask": lambda statement: aask(saver, statement),
             "habits": ahabits_of,
         }
-        plan = self._walked("aget_delta_channel_history", config, list(channels), told)
+        plan = self._walked("aget_delta_channel_history", config, list(channels), head=head)
         return await adrive(plan, calls)
 
-    def _walked(self, method: str, config: Any, channels: list[str], told: Told) -> Plan[History]:
+    def _walked(
+        self, method: str, config: Any, channels: list[str], *, head: frozenset[str] | None
+    ) -> Plan[History]:
         names = configurable(config)
         if self.paths is not None and (yield from self.paths.disordered(names, channels)):
             return (yield "base", channels)  # type: ignore[no-any-return]
         history = yield from self._in_parts(channels)
         seedless = [channel for channel in channels if "seed" not in history[channel]]
-        nullable = self._nullable(history, channels, told.steady)
+        nullable = self._nullable(history, channels, head or frozenset())
         if (seedless or nullable) and (
-            yield from self._doubtful(method, names, seedless, nullable, head=told.head)
+            yield from self._doubtful(method, names, seedless, nullable, head=head is not None)
         ):
             return (yield "base", channels)  # type: ignore[no-any-return]
-        if self._begins and self._family is not None:
-            # A channel that was delta from the first step on has no checkpoint of full mode
-            early = [c for c in seedless if history[c]["writes"] and c not in told.steady]
-            if early and (yield from overran(self._family, self._saver, names, early)):
-                return (yield "base", channels)  # type: ignore[no-any-return]
         return history
 
     def _nullable(
@@ -222,17 +212,6 @@ class Walker:
         calls = {"row": saver.aget_tuple, "ask": lambda statement: aask(saver, statement)}
         return await adrive(_ordered(self.paths, config), calls)
 
-    def beginning(self, row: Any, channels: set[str]) -> Any:
-        """The row without writes of channels that are not in `channels`; those begin above it.
-
-        The channels that had never been written at the row are taken out of `channels`.
-        """
-        if not self._begins:
-            return row
-        own = [write for write in row.pending_writes or () if write[1] in channels]
-        channels -= unwritten_at(row, channels)
-        return row._replace(pending_writes=own)
-
     # -- listings ----------------------------------------------------------------------------
 
     def list(self, args: Any, kwargs: Any) -> Iterator[Any]:
@@ -262,16 +241,11 @@ class Walker:
 
 
 class _Line:
-    """The rows of one walk by the base class, which would never end on a loop of parents.
+    """The rows of one walk by the base class, which would never end on a loop of parents."""
 
-    Above a checkpoint at which a channel had never been written, its writes are left out.
-    """
-
-    def __init__(self, walker: Walker, channels: Sequence[str]) -> None:
+    def __init__(self, walker: Walker) -> None:
         self._walker = walker
         self._passed = set[str]()
-        self._open = set(channels)
-        """Channels whose history has not begun yet, on the way up."""
 
     def get_tuple(self, config: Any) -> Any:
         return self._once(self._walker.get_tuple(config))
@@ -284,7 +258,7 @@ class _Line:
         if row is None or row.checkpoint["id"] in self._passed:
             return None
         self._passed.add(row.checkpoint["id"])
-        return self._walker.beginning(row, self._open)
+        return row
 
 
 def _walking_family(saver: Any) -> str | None:
