@@ -141,7 +141,7 @@ class SharedHistories(SaverHistories):
     taken: ClassVar[int] = 0
 
 
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(600, method="thread")
 def test_any_history_of_two_workers_reads_the_same_shared_and_raw(
     host: Host, redis_database: str
 ) -> None:
