@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,6 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> BaseCache[Any]:
     if request.param == "memory":
         return InMemoryCache()
     return SqliteCache(path=str(tmp_path / "cache.db"))
-
-
-@pytest.fixture
-def savers(storage: Storage) -> Iterator[list[Any]]:
-    managers = [SQLITE.open(storage) for _ in range(3)]
-    yield [manager.__enter__() for manager in managers]
-    for manager in managers:
-        manager.__exit__(None, None, None)
 
 
 def over(shared: BaseCache[Any]) -> Any:

@@ -34,14 +34,6 @@ def server() -> Iterator[RedisServer]:
         yield started
 
 
-@pytest.fixture
-def savers(storage: Storage) -> Iterator[list[Any]]:
-    managers = [SQLITE.open(storage) for _ in range(3)]
-    yield [manager.__enter__() for manager in managers]
-    for manager in managers:
-        manager.__exit__(None, None, None)
-
-
 def recover(saver: CachedHistorySaver) -> None:
     """As if the breaker's rest were over."""
     saver._self_core.shared.cache.store.breaker._until = 0.0

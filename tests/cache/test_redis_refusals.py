@@ -35,14 +35,6 @@ def nodes() -> Iterator[list[str]]:
         yield urls
 
 
-@pytest.fixture
-def savers(storage: Storage) -> Iterator[list[Any]]:
-    managers = [SQLITE.open(storage) for _ in range(3)]
-    yield [manager.__enter__() for manager in managers]
-    for manager in managers:
-        manager.__exit__(None, None, None)
-
-
 def user(server: RedisServer, *rights: str, keys: str = "~deerflow-saver:*") -> str:
     """The address for a user who may do this and no more."""
     with redis.Redis.from_url(server.url) as admin:
