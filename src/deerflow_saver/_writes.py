@@ -42,7 +42,7 @@ def announce(core: Core, args: Any, kwargs: Any) -> None:
         return
     core.shared.track(counters)
     found = core.existing(argument("config", 0, args, kwargs))
-    if found is not None:
+    if found is not None and not found[1].channels >= set(counters):
         with contextlib.suppress(ChainBusy), found[1].lock:
             found[1].track(counters)
 

@@ -17,8 +17,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from deerflow_saver.history.isolation import Write
@@ -246,7 +245,7 @@ class Facts:
     # -- learning from writes ---------------------------------------------------------
 
     @property
-    def channels(self) -> Collection[str]:
+    def channels(self) -> KeysView[str]:
         """Channels whose writes are recorded."""
         return self._since.keys()
 
@@ -363,7 +362,11 @@ class Facts:
         """What is known of own writes counts only if the database had no others."""
         if node.rows is None or node.taken:
             return
-        known = Counter((row.task_id, row.channel) for row in node.rows.values())
+        known: dict[tuple[str, str], int] = {}
+        for row in node.rows.values():
+            known[row.task_id, row.channel] = known.get((row.task_id, row.channel), 0) + 1
+        if known == witnessed:
+            return
         if any(witnessed.get(row, 0) != count for row, count in known.items()) or any(
             row[1] in node.tracked and known.get(row, 0) != count
             for row, count in witnessed.items()
