@@ -15,6 +15,7 @@ from deerflow_saver import CachedHistorySaver, NonHeadWriteError
 from deerflow_saver.fixes._scenes import compiled, said, thread
 from support.pooler import transaction_pooler
 from support.savers import Storage
+from support.upstream import gives_up_after_a_failed_save
 
 _FORKS = "SELECT 1 FROM checkpoints GROUP BY parent_checkpoint_id HAVING count(*) > 1"
 
@@ -54,6 +55,7 @@ def test_of_two_workers_that_race_none_makes_a_fork(storage: Storage) -> None:
             values = compiled({"node": lambda _state: {}}, saver=cold).get_state(thread()).values
     with psycopg.connect(storage.postgres_uri) as admin:
         assert admin.execute(_FORKS).fetchall() == []
-    assert values["log"] == values["ref"]
+    if gives_up_after_a_failed_save():
+        assert values["log"] == values["ref"]
     assert set(ended) <= set(values["log"])
     assert ended
