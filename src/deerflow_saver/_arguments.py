@@ -24,10 +24,10 @@ def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
 
 def configurable(config: Any) -> Mapping[str, Any]:
     """The `configurable` part of a config, empty if there is none."""
-    if type(config) is not dict and not isinstance(config, Mapping):
+    if not is_mapping(config):
         return {}
     found = config.get("configurable")
-    return found if type(found) is dict or isinstance(found, Mapping) else {}
+    return found if is_mapping(found) else {}
 
 
 def step_of(metadata: Any) -> int | None:

@@ -14,6 +14,7 @@ from deerflow_saver._core import Core
 from deerflow_saver._plan import Plan
 from deerflow_saver._serde import pack
 from deerflow_saver.cache.base import ChainKey
+from deerflow_saver.channel_mode.marker import snapshots_in
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ABSENT, HELD, ChainBusy, Packed, Row, Writing
 from deerflow_saver.history.minting import minted
@@ -51,9 +52,7 @@ def delta_channels(args: Any, kwargs: Any) -> frozenset[str]:
     """The channels that a `put` shows to be delta: counted ones, and those with a snapshot."""
     counted = (argument("metadata", 2, args, kwargs) or {}).get(COUNTERS) or ()
     checkpoint = argument("checkpoint", 1, args, kwargs) or {}
-    values = checkpoint.get("channel_values") or {}
-    stored = (name for name, value in values.items() if isinstance(value, _DeltaSnapshot))
-    return frozenset((*counted, *stored))
+    return frozenset((*counted, *snapshots_in(checkpoint.get("channel_values"))))
 
 
 Witnessed = Callable[[], Mapping[tuple[str, str], int] | None]

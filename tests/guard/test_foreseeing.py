@@ -68,6 +68,17 @@ def set_up(uri: str) -> None:
         saver.setup()
 
 
+@contextmanager
+def read_head(opened: Any, uri: str) -> Iterator[tuple[CachedHistorySaver, PostgresSaver, str]]:
+    """A guarded saver that has put a head and read it, a raw one beside it, and the head's id."""
+    with opened(uri) as inner, single(uri) as other:
+        set_up(uri)
+        saver = CachedHistorySaver(inner)
+        head = put(saver)
+        saver.get_tuple(config())
+        yield saver, other, head
+
+
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The looks that were taken, by face."""
@@ -143,11 +154,7 @@ def test_a_head_that_somebody_else_moved_is_looked_at_and_the_fork_refused(
 def test_a_write_of_somebody_else_on_the_head_is_looked_at_and_refused(
     opened: Any, postgres_database: str, looks: list[str]
 ) -> None:
-    with opened(postgres_database) as inner, single(postgres_database) as other:
-        set_up(postgres_database)
-        saver = CachedHistorySaver(inner)
-        head = put(saver)
-        saver.get_tuple(config())
+    with read_head(opened, postgres_database) as (saver, other, head):
         other.put_writes(config(head), [("log", ["theirs"])], "their task")
         looks.clear()
         with pytest.raises(NonHeadWriteError) as caught:
@@ -198,11 +205,7 @@ def assert_taken_as_it_is(odd: str, saver: Any, other: Any, looks: list[str]) ->
 def test_one_write_more_than_the_own_ones_of_a_task_is_seen(
     opened: Any, postgres_database: str, looks: list[str]
 ) -> None:
-    with opened(postgres_database) as inner, single(postgres_database) as other:
-        set_up(postgres_database)
-        saver = CachedHistorySaver(inner)
-        head = put(saver)
-        saver.get_tuple(config())
+    with read_head(opened, postgres_database) as (saver, other, head):
         saver.put_writes(config(head), [("log", ["mine"])], "task")
         other.put_writes(config(head), [("log", ["mine"]), ("log", ["more"])], "task")
         looks.clear()

@@ -12,13 +12,15 @@ from deerflow_saver.errors import InvalidConfigError
 __all__ = ["open_cache"]
 
 _REDIS = ("redis", "rediss", "unix")
-_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "bytes": ("max_bytes", int),
-    "ttl": ("ttl", int),
-    "timeout": ("timeout", float),
-    "rest": ("rest", float),
-    "cluster": ("cluster", lambda text: {"true": True, "false": False}[text]),
+_NUMBER = "a number"
+_OPTIONS: dict[str, tuple[str, Callable[[str], Any], str]] = {
+    "bytes": ("max_bytes", int, _NUMBER),
+    "ttl": ("ttl", int, _NUMBER),
+    "timeout": ("timeout", float, _NUMBER),
+    "rest": ("rest", float, _NUMBER),
+    "cluster": ("cluster", {"true": True, "false": False}.__getitem__, "true or false"),
 }
+"""Per option of an address: the argument, how its text is read, and what it must be."""
 
 
 def open_cache(url: str, *, secret: str | bytes = "") -> MemoryHistoryCache:
@@ -43,7 +45,7 @@ def open_cache(url: str, *, secret: str | bytes = "") -> MemoryHistoryCache:
         msg = f"a cache is memory://?bytes=... or redis://host:port/number, not {scheme}"
         raise InvalidConfigError(msg)
     given = parse_qsl(parts.query, keep_blank_values=True)
-    options = {_OPTIONS[name][0]: _number(name, text) for name, text in given if name in _OPTIONS}
+    options = {_OPTIONS[name][0]: _read(name, text) for name, text in given if name in _OPTIONS}
     rest = [(name, text) for name, text in given if name not in _OPTIONS]
     if parts.scheme == "memory":
         unknown = sorted({name for name, _ in rest} | (options.keys() - {"max_bytes"}))
@@ -59,10 +61,10 @@ def open_cache(url: str, *, secret: str | bytes = "") -> MemoryHistoryCache:
     return RedisHistoryCache.from_url(address, secret=secret, **options)
 
 
-def _number(name: str, text: str) -> Any:
+def _read(name: str, text: str) -> Any:
+    _, read, kind = _OPTIONS[name]
     try:
-        return _OPTIONS[name][1](text)
+        return read(text)
     except (ValueError, KeyError):
-        kind = "true or false" if name == "cluster" else "a number"
         msg = f"the cache option {name} must be {kind}, got {text!r}"
         raise InvalidConfigError(msg) from None

@@ -20,6 +20,7 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.channels.last_value import LastValue
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from deerflow_saver._arguments import is_mapping
 from deerflow_saver.channel_mode.freeze import CheckpointChannelMode, check_mode
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "inject_checkpoint_mode",
     "is_reserved",
     "shows_delta",
+    "snapshots_in",
     "state_snapshot_uses_delta",
     "with_checkpoint_mode",
     "without_mode",
@@ -187,10 +189,11 @@ def checkpoint_metadata_uses_delta(metadata: Any) -> bool:
     )
 
 
-def _holds_snapshot(values: Any) -> bool:
-    return isinstance(values, Mapping) and any(
-        isinstance(value, _DeltaSnapshot) for value in values.values()
-    )
+def snapshots_in(values: Any) -> set[str]:
+    """The channels of which `values`, a checkpoint's or a state's, holds a snapshot unopened."""
+    if not values or not is_mapping(values):
+        return set()
+    return {name for name, value in values.items() if isinstance(value, _DeltaSnapshot)}
 
 
 def state_snapshot_uses_delta(snapshot: Any) -> bool:
@@ -200,15 +203,17 @@ def state_snapshot_uses_delta(snapshot: Any) -> bool:
     """
     if snapshot is None:
         return False
-    return checkpoint_metadata_uses_delta(getattr(snapshot, "metadata", None)) or _holds_snapshot(
-        getattr(snapshot, "values", None)
+    return checkpoint_metadata_uses_delta(getattr(snapshot, "metadata", None)) or bool(
+        snapshots_in(getattr(snapshot, "values", None))
     )
 
 
 def shows_delta(row: Any) -> bool:
     """Whether a `CheckpointTuple` shows a delta thread by its metadata or a stored snapshot."""
     values = _part(row, "channel_values")
-    return checkpoint_metadata_uses_delta(getattr(row, "metadata", None)) or _holds_snapshot(values)
+    return checkpoint_metadata_uses_delta(getattr(row, "metadata", None)) or bool(
+        snapshots_in(values)
+    )
 
 
 def checkpoint_tuple_uses_delta(row: Any, channels: Channels | None = None) -> bool:

@@ -76,8 +76,6 @@ _HEAD_AND_ROWS = (
     "AND w.checkpoint_id = h.checkpoint_id AND h.checkpoint_id = %(parent)s"
 )
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
-
-
 _SURPRISE: Any = object()
 
 
@@ -212,13 +210,9 @@ class PostgresFence(ProcessFence):
         _, call, forecast = asked
         if not self.foresees:
             return super().attempt(asked)
-        saver = self.saver
-        if isinstance(saver.conn, Connection):
-            with saver.lock:
-                tried = self._tried(saver.conn, call, held_statements(forecast, single=True))
-        else:
-            with saver.conn.connection() as conn:
-                tried = self._tried(conn, call, held_statements(forecast, single=False))
+        with ExitStack() as stack:
+            conn, single = self._connection(stack)
+            tried = self._tried(conn, call, held_statements(forecast, single=single))
         return super().attempt(asked) if tried is _SURPRISE else tried
 
     def _tried(self, conn: Any, call: Call, ahead: Ahead) -> Any:
@@ -361,13 +355,9 @@ class AsyncPostgresFence(ProcessFence):
         _, call, forecast = asked
         if not self.foresees:
             return await super().aattempt(asked)
-        saver = self.saver
-        if isinstance(saver.conn, AsyncConnection):
-            async with saver.lock:
-                tried = await self._tried(saver.conn, call, held_statements(forecast, single=True))
-        else:
-            async with saver.conn.connection() as conn:
-                tried = await self._tried(conn, call, held_statements(forecast, single=False))
+        async with AsyncExitStack() as stack:
+            conn, single = await self._connection(stack)
+            tried = await self._tried(conn, call, held_statements(forecast, single=single))
         return await super().aattempt(asked) if tried is _SURPRISE else tried
 
     async def _tried(self, conn: Any, call: Call, ahead: Ahead) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from deerflow_saver._arguments import is_mapping
+from deerflow_saver._tally import tally
 from deerflow_saver.errors import NonHeadWriteError, RefusedWriteError, WriteSlotTakenError
 from deerflow_saver.events import GuardEvent
 from deerflow_saver.guard.calls import Put, Target, Writes
@@ -228,7 +228,7 @@ class Guard:
         known = namespace.known.get((run, target.checkpoint_id))
         if known is None or not known.complete:
             return False
-        stored = Counter(
+        stored = tally(
             [
                 (row.task_id, row.channel)
                 for row in seen.rows

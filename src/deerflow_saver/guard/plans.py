@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from deerflow_saver._arguments import argument
 from deerflow_saver._plan import Plan
+from deerflow_saver._tally import tally
 from deerflow_saver.errors import CheckpointModeMismatchError, RefusedWriteError
 from deerflow_saver.guard import full_mode
 from deerflow_saver.guard.calls import Put, Target, Writes, put_of, target_of, writes_of
@@ -153,11 +154,7 @@ class _JudgedPut(_Judged[Put]):
         """`(task id, channel)` of all writes the parent had when the put was stored, at most."""
         if self.seen is None or self.made.target.full:
             return None
-        counted: dict[tuple[str, str], int] = {}
-        for row in self.seen.rows:
-            name = row.task_id, row.channel
-            counted[name] = counted.get(name, 0) + 1
-        return counted
+        return tally([(row.task_id, row.channel) for row in self.seen.rows])
 
     def stored(self) -> None:
         self.guard.stored_put(self.made, self.namespace, self.run, self.stamp)

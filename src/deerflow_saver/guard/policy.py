@@ -15,6 +15,7 @@ from deerflow_saver.channel_mode.marker import (
     COUNTERS_METADATA_KEY,
     DELTA_CHANNELS_METADATA_KEY,
     OVERRIDE_KEY,
+    snapshots_in,
 )
 from deerflow_saver.errors import InvalidConfigError
 
@@ -81,8 +82,7 @@ def signal_of(metadata: Any, values: Any = None) -> Signal:
     names = set(counters or ())
     if isinstance(marker, list | tuple):
         names.update(name for name in marker if isinstance(name, str))
-    if values and is_mapping(values):
-        names.update([name for name, value in values.items() if isinstance(value, _DeltaSnapshot)])
+    names |= snapshots_in(values)
     vague = not names and not marked
     vague = vague and (
         metadata.get("step") == _EXIT_ANCHOR_STEP

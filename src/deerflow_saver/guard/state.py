@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from deerflow_saver._recent import Recent
+from deerflow_saver._tally import tally
 from deerflow_saver.guard.fence import Head
 from deerflow_saver.guard.locks import KeyedLocks
 from deerflow_saver.guard.policy import signal_of
@@ -85,15 +86,12 @@ class Known:
 
     def add_all(self, rows: Iterable[tuple[str, str]]) -> None:
         """Count what was there."""
-        self._change(Counter(rows), max)
+        self._change(tally(rows), max)
         self.complete = True
 
     def add(self, rows: Iterable[tuple[str, str]]) -> None:
         """Count what the run writes."""
-        counted: dict[tuple[str, str], int] = {}
-        for row in rows:
-            counted[row] = counted.get(row, 0) + 1
-        self._change(counted, operator.add)
+        self._change(tally(rows), operator.add)
 
     def _change(
         self, counted: Mapping[tuple[str, str], int], merge: Callable[[int, int], int]

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from deerflow_saver._tally import tally
 from deerflow_saver.history.isolation import Write
 from deerflow_saver.history.minting import now
 
@@ -362,9 +363,7 @@ class Facts:
         """What is known of own writes counts only if the database had no others."""
         if node.rows is None or node.taken:
             return
-        known: dict[tuple[str, str], int] = {}
-        for row in node.rows.values():
-            known[row.task_id, row.channel] = known.get((row.task_id, row.channel), 0) + 1
+        known = tally([(row.task_id, row.channel) for row in node.rows.values()])
         if known == witnessed:
             return
         if any(witnessed.get(row, 0) != count for row, count in known.items()) or any(

@@ -12,13 +12,13 @@ from typing import Any
 
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.delta import DeltaChannel
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deerflow_saver._arguments import configurable
 from deerflow_saver.channel_mode.marker import (
     COUNTERS_METADATA_KEY,
     DELTA_CHANNELS_METADATA_KEY,
     absent_channels,
+    snapshots_in,
 )
 from deerflow_saver.errors import InvalidConfigError
 from deerflow_saver.fixes import Presence, status
@@ -38,7 +38,7 @@ def refuse_unreadable_snapshot(snapshot: Any, channels: Channels) -> None:
     metadata = getattr(snapshot, "metadata", None) or {}
     named = (metadata.get(COUNTERS_METADATA_KEY), metadata.get(DELTA_CHANNELS_METADATA_KEY))
     written = {name for names in named for name in names or ()}
-    _refuse(written | _snapshots(getattr(snapshot, "values", None)), channels, snapshot)
+    _refuse(written | snapshots_in(getattr(snapshot, "values", None)), channels, snapshot)
 
 
 def may_be_unreadable(channels: Channels) -> bool:
@@ -57,13 +57,7 @@ def refuse_unreadable_row(row: Any, channels: Channels) -> None:
     """
     if row is not None:
         written = {*absent_channels(row, channels).certain}
-        _refuse(written | _snapshots(row.checkpoint.get("channel_values")), channels, row)
-
-
-def _snapshots(values: Any) -> set[str]:
-    if not isinstance(values, Mapping):
-        return set()
-    return {name for name, value in values.items() if isinstance(value, _DeltaSnapshot)}
+        _refuse(written | snapshots_in(row.checkpoint.get("channel_values")), channels, row)
 
 
 def _refuse(written: Iterable[str], channels: Channels, found: Any) -> None:
