@@ -13,7 +13,7 @@ class Rotation:
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         """Two encryptions of one text differ, as with any good cipher."""
-        key = os.urandom(1)
+        key = bytes([1 + os.urandom(1)[0] % 255])  # 0 would leave the text as it is
         return "rotation", key + bytes((byte + key[0]) % 256 for byte in plaintext)
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
