@@ -8,13 +8,27 @@ from typing import Any, TypeGuard
 from deerflow_saver.errors import InvalidConfigError
 
 __all__ = [
-    "argument", "configurable", "history_arguments", "is_mapping", "require_thread", "step_of",
+    "PUT", "PUT_WRITES", "argument", "arguments", "configurable", "history_arguments",
+    "is_mapping", "require_thread", "step_of",
 ]  # fmt: skip
 
 
 def argument(name: str, position: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """An argument given by position or by name; None if it is missing."""
     return args[position] if len(args) > position else kwargs.get(name)
+
+
+PUT = ("config", "checkpoint", "metadata", "new_versions")
+PUT_WRITES = ("config", "writes", "task_id", "task_path")
+
+
+def arguments(
+    names: tuple[str, ...], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Sequence[Any]:
+    """The arguments of these names, in this order; None for what is missing."""
+    if len(args) == len(names) and not kwargs:
+        return args
+    return [argument(name, position, args, kwargs) for position, name in enumerate(names)]
 
 
 def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:

@@ -10,9 +10,11 @@ from weakref import WeakKeyDictionary
 
 from deerflow_saver._arguments import configurable
 from deerflow_saver._failures import FailedWrites
+from deerflow_saver._plan import Operations
 from deerflow_saver._probe import Traits, traits_of
 from deerflow_saver._recent import Recent
 from deerflow_saver._serde import plain_serde, token_of
+from deerflow_saver._taping import run
 from deerflow_saver.cache.base import ChainKey, HistoryCache
 from deerflow_saver.events import CacheInfo, OnEvent
 from deerflow_saver.fixes import failed_writes_kept_checkpoint
@@ -39,28 +41,30 @@ class _Knowledge:
         """Replaced, never changed."""
         self._lock = threading.Lock()
         self._began = now()
-        self._passed: dict[str, int] = {}
-        """When a write of a channel that was not known yet passed last."""
+        self._passed = set[str]()
+        """Channels that were not known when a write of theirs passed."""
 
     def track(self, channels: Collection[str]) -> None:
-        """Take note of delta channels, recorded since their last write that passed unrecorded."""
+        """Take note of delta channels, recorded from now on, or since before their first write."""
         if self.since.keys() >= set(channels):
             return
         with self._lock:
             new = [channel for channel in channels if channel not in self.since]
             if len(self.since) + len(new) <= _MAX_CHANNELS:
-                since = {channel: self._passed.get(channel, self._began) for channel in new}
+                began, later = self._began, now()
+                since = {channel: later if channel in self._passed else began for channel in new}
                 self.since = {**self.since, **since}
 
     def passes(self, channels: Collection[str]) -> None:
         """Writes begin: those of channels that are not known are not going to be recorded."""
-        unknown = [channel for channel in channels if channel not in self.since]
-        if unknown:
+        passed = self._passed
+        new = [name for name in channels if name not in self.since and name not in passed]
+        if new:
             with self._lock:
-                self._passed.update(dict.fromkeys(unknown, now()))
-                if len(self._passed) > _MAX_CHANNELS:
-                    self._began = now()
-                    self._passed.clear()
+                if len(self._passed) + len(new) > _MAX_CHANNELS:
+                    # Not known any more, not even by who is looking into the set just now
+                    self._began, self._passed = now(), set()
+                self._passed.update(new)
 
 
 _known: WeakKeyDictionary[Any, dict[str, _Knowledge]] = WeakKeyDictionary()
@@ -101,10 +105,11 @@ class Shared:
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
 
-    def count(self, name: str, by: int = 1) -> None:
-        """Add to a counter of `CacheInfo`."""
+    def count(self, *names: str, by: int = 1) -> None:
+        """Add to counters of `CacheInfo`."""
         with self._lock:
-            self._counts[name] = self._counts.get(name, 0) + by
+            for name in names:
+                self._counts[name] = self._counts.get(name, 0) + by
 
     def info(self) -> CacheInfo:
         """The counters, and the cache's usage."""
@@ -155,18 +160,16 @@ class Core:
         answered = failed_writes_kept_checkpoint.DEFECT.slug in shared.fixes
         self.lost: FailedWrites | None = shared.lost if answered else None
         self._decoding: tuple[Any, Serde, Any] | None = None
+        self.storage = self.traits.kind == "storage"
+        """Whether the saver is one whose rules are known (see `_probe`)."""
         self.sharing: Any = None
         """Dealings with a store that other workers use too, if there is one."""
+        self.operations: tuple[Operations, Operations] = ({"inner": self.call},) * 2
+        """What plans without a guard may request, on both faces."""
 
-    @property
-    def storage(self) -> bool:
-        """Whether the saver is one whose rules are known (see `_probe`)."""
-        return self.traits.kind == "storage"
-
-    def call(self, call: tuple[str, Any, Any]) -> Any:
-        """Call the wrapped saver: `(method, args, kwargs)`."""
-        name, args, kwargs = call
-        return getattr(self.inner, name)(*args, **kwargs)
+    def call(self, call: tuple[Any, ...]) -> Any:
+        """Call the wrapped saver, as `_taping.run` does."""
+        return run(self.inner, call)
 
     def decoding(self) -> tuple[Any, Serde]:
         """How the saver decodes: a token equal for equal ways, and the serialiser."""
@@ -268,12 +271,10 @@ class Core:
             if found.checkpoint_ns == key.checkpoint_ns
         ]
 
-    def measure(self, key: ChainKey) -> None:
-        """Let the cache take note of a chain's size, if it changed."""
+    def measure(self, key: ChainKey, chain: Chain) -> None:
+        """Let the cache take note of a chain's size."""
         try:
-            chain = self.chain(key)
-            if chain.size != chain.measured:
-                self.shared.cache.measure(key, chain)
+            self.shared.cache.measure(key, chain)
         except Exception:  # noqa: BLE001 - accounting must not fail the call it follows
             self.shared.failed()
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["Plan", "adrive", "drive"]
+__all__ = ["Operations", "Plan", "adrive", "drive"]
 
 T = TypeVar("T")
 Plan = Generator[tuple[str, Any], Any, T]
+Operations = Mapping[str, Callable[[Any], Any]]
+"""What a plan may request: calls that block, or that give something to await."""
 
 
 def drive(plan: Plan[T], calls: Mapping[str, Callable[[Any], Any]]) -> T:

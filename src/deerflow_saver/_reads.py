@@ -19,8 +19,7 @@ from deerflow_saver.history.reader import (
     COUNTERS,
     Reading,
     Result,
-    depth_of,
-    overdue_of,
+    depths_of,
     read,
 )
 from deerflow_saver.history.segment import View
@@ -90,6 +89,7 @@ def _learn(
 
 
 def _see(chain: Chain, row: Any, *, had_child: bool) -> None:
+    depth, overdue = depths_of(row.metadata)
     chain.seen(
         row.checkpoint["id"],
         configurable(row.parent_config).get("checkpoint_id"),
@@ -97,8 +97,8 @@ def _see(chain: Chain, row: Any, *, had_child: bool) -> None:
         row.pending_writes or (),
         versions=row.checkpoint.get("channel_versions") or {},
         step=step_of(row.metadata),
-        depth=depth_of(row.metadata),
-        overdue=overdue_of(row.metadata),
+        depth=depth,
+        overdue=overdue,
         had_child=had_child,
     )
 
@@ -186,12 +186,12 @@ def _account(core: Core, key: ChainKey, result: Result) -> None:
     if result.outcome == "hit":
         shared.count("hits")
     else:
-        shared.count("misses")
-        shared.count("composed" if result.outcome == "composed" else "walks")
-        shared.count("fetches", result.fetches)
+        shared.count("misses", "composed" if result.outcome == "composed" else "walks")
+    if result.fetches:
+        shared.count("fetches", by=result.fetches)
     if result.shared:
         shared.count("shared")
-    core.measure(key)
+    core.measure(key, core.chain(key))
 
 
 def _report(shared: Shared, result: Result, seconds: float) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from deerflow_saver._arguments import argument, configurable
+from deerflow_saver._arguments import PUT, PUT_WRITES, arguments, configurable
 from deerflow_saver._core import Core
 from deerflow_saver._plan import Plan
 from deerflow_saver._writes import delta_channels
@@ -23,13 +23,11 @@ __all__ = ["sharing_forgets", "sharing_put", "sharing_writes"]
 def sharing_put(core: Core, args: Any, kwargs: Any, plan: Plan[Any]) -> Plan[Any]:
     """A `put`: after it is committed, publish what it made final."""
     sharing = core.sharing
-    config = argument("config", 0, args, kwargs)
-    if sharing is None:
-        return (yield from plan)
+    config, checkpoint, metadata, _ = arguments(PUT, args, kwargs)
     key = core.key(config)
     if key is None or not sharing.judged(configurable(config)):
         return (yield from _ending(config, plan))
-    delta = delta_channels(args, kwargs)
+    delta = delta_channels(checkpoint, metadata)
     if not delta or not core.shared.cache.enabled:
         return (yield from plan)
     core.shared.track(delta)
@@ -41,7 +39,7 @@ def sharing_put(core: Core, args: Any, kwargs: Any, plan: Plan[Any]) -> Plan[Any
         stored = yield from plan
     finally:
         with contextlib.suppress(ChainBusy), chain.lock:
-            news = chain.outbox.pop(argument("checkpoint", 1, args, kwargs)["id"], None)
+            news = chain.outbox.pop(checkpoint["id"], None)
     if epoch is not None:
         yield from _publish(chain, key, epoch, news)
     return stored
@@ -73,10 +71,9 @@ def _bound(chain: Chain, place: Any) -> Plan[str | None]:
 
 def sharing_writes(core: Core, args: Any, kwargs: Any, plan: Plan[Any]) -> Plan[Any]:
     """A `put_writes`: one that no guard judged may change what others take for final."""
-    config, sharing = argument("config", 0, args, kwargs), core.sharing
-    if sharing is None:
-        return (yield from plan)
-    names = {write[0] for write in argument("writes", 1, args, kwargs) or ()}
+    sharing = core.sharing
+    config, writes, *_ = arguments(PUT_WRITES, args, kwargs)
+    names = {write[0] for write in writes or ()}
     key = core.key(config)
     if key is None or not sharing.judged(configurable(config)):
         may_matter = any(map(sharing.may_be_delta, names))

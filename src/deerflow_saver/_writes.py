@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from deerflow_saver._arguments import argument, configurable, require_thread, step_of
+from deerflow_saver._arguments import (
+    PUT,
+    PUT_WRITES,
+    argument,
+    arguments,
+    configurable,
+    require_thread,
+    step_of,
+)
 from deerflow_saver._core import Core
 from deerflow_saver._plan import Plan
 from deerflow_saver._serde import pack
+from deerflow_saver._taping import Tape, tape_for
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.channel_mode.marker import snapshots_in
 from deerflow_saver.history.chain import Chain
 from deerflow_saver.history.facts import ABSENT, HELD, ChainBusy, Packed, Row, Writing
 from deerflow_saver.history.minting import minted
-from deerflow_saver.history.reader import COUNTERS, depth_of, overdue_of
+from deerflow_saver.history.reader import COUNTERS, depths_of
 
 __all__ = [
     "announce",
@@ -48,11 +57,10 @@ def announce(core: Core, args: Any, kwargs: Any) -> None:
             found[1].track(counters)
 
 
-def delta_channels(args: Any, kwargs: Any) -> frozenset[str]:
+def delta_channels(checkpoint: Any, metadata: Any) -> frozenset[str]:
     """The channels that a `put` shows to be delta: counted ones, and those with a snapshot."""
-    counted = (argument("metadata", 2, args, kwargs) or {}).get(COUNTERS) or ()
-    checkpoint = argument("checkpoint", 1, args, kwargs) or {}
-    return frozenset((*counted, *snapshots_in(checkpoint.get("channel_values"))))
+    counted = (metadata or {}).get(COUNTERS) or ()
+    return frozenset((*counted, *snapshots_in((checkpoint or {}).get("channel_values"))))
 
 
 Witnessed = Callable[[], Mapping[tuple[str, str], int] | None]
@@ -63,9 +71,8 @@ def store_checkpoint(
     core: Core, name: str, args: Any, kwargs: Any, *, witnessed: Witnessed = lambda: None
 ) -> Plan[Any]:
     """`put`: pass it on and learn the new checkpoint's parent and snapshots."""
-    config = argument("config", 0, args, kwargs)
-    checkpoint = argument("checkpoint", 1, args, kwargs)
-    metadata = argument("metadata", 2, args, kwargs) or {}
+    config, checkpoint, metadata, new_versions = arguments(PUT, args, kwargs)
+    metadata = metadata or {}
     if config is None or checkpoint is None:  # the saver says itself what is missing
         return (yield "inner", (name, args, kwargs))
     if core.storage:
@@ -76,11 +83,12 @@ def store_checkpoint(
     core.shared.track(counters)
     chains = core.to_write(config)
     cid = checkpoint["id"]
+    parent = configurable(config).get("checkpoint_id")
     full = _written_in_full(checkpoint) if chains else ()
     for _, chain in chains if not core.storage else ():
         # another saver's branches may share stored values
         with contextlib.suppress(ChainBusy), chain.lock:
-            chain.leave_line(configurable(config).get("checkpoint_id"))
+            chain.leave_line(parent)
     begun = [(key, chain, _begin_put(chain, cid, counters, full)) for key, chain in chains]
     before = _seeds(core, chains, checkpoint)
     try:
@@ -91,9 +99,10 @@ def store_checkpoint(
     seeds = _unchanged(before, _seeds(core, chains, checkpoint))
     for key, chain, clean in begun:
         with contextlib.suppress(ChainBusy), chain.lock:
-            learnt = clean and _born(core, chain, args, kwargs, seeds, metadata, witnessed())
+            put = _Put(checkpoint, metadata, new_versions or {}, parent, seeds)
+            learnt = clean and _born(core, chain, put, witnessed())
             chain.end_put(cid, clean=learnt)
-        core.measure(key)
+        core.measure(key, chain)
     return stored
 
 
@@ -107,35 +116,37 @@ def _begin_put(chain: Chain, checkpoint_id: str, counters: Any, full: Any) -> bo
         return False
 
 
-def _born(
-    core: Core,
-    chain: Chain,
-    args: Any,
-    kwargs: Any,
-    seeds: Mapping[str, Any],
-    metadata: Any,
-    witnessed: Any,
-) -> bool:
+class _Put(NamedTuple):
+    """A checkpoint that was stored."""
+
+    checkpoint: Any
+    metadata: Any
+    new_versions: Any
+    parent: str | None
+    seeds: Mapping[str, Packed | str]
+    """What it stores of the recorded channels."""
+
+
+def _born(core: Core, chain: Chain, put: _Put, witnessed: Any) -> bool:
     """Teach the chain a stored checkpoint; False if that failed."""
-    config = argument("config", 0, args, kwargs)
-    checkpoint = argument("checkpoint", 1, args, kwargs)
-    cid = checkpoint["id"]
+    cid = put.checkpoint["id"]
     try:
+        depth, overdue = depths_of(put.metadata)
         chain.born(
             cid,
-            configurable(config).get("checkpoint_id") or None,
-            seeds,
-            versions=checkpoint.get("channel_versions") or {},
-            new_versions=argument("new_versions", 3, args, kwargs) or {},
-            step=step_of(metadata),
-            depth=depth_of(metadata),
-            overdue=overdue_of(metadata),
+            put.parent or None,
+            put.seeds,
+            versions=put.checkpoint.get("channel_versions") or {},
+            new_versions=put.new_versions,
+            step=step_of(put.metadata),
+            depth=depth,
+            overdue=overdue,
             minted=minted(cid) if core.storage else None,
             witnessed=witnessed,
         )
         shares = core.sharing is not None and core.sharing.fenced and witnessed is not None
         if shares and chain.epoch is not None:
-            news = chain.news(cid, delta_channels(args, kwargs))
+            news = chain.news(cid, delta_channels(put.checkpoint, put.metadata))
             if news is not None:
                 chain.outbox[cid] = news  # published once the saver has committed
         chain.prepare(cid)
@@ -178,26 +189,26 @@ def _unchanged(
 
 def store_writes(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
     """`put_writes`: pass it on and learn the checkpoint's own writes."""
-    config = argument("config", 0, args, kwargs)
+    config, writes, task_id, path = arguments(PUT_WRITES, args, kwargs)
     if core.storage and config is not None:
         require_thread(name, config)
     cid = configurable(config).get("checkpoint_id")
-    writes = argument("writes", 1, args, kwargs) or ()
     if core.walker.paths is not None:
-        core.walker.paths.note(config, argument("task_id", 2, args, kwargs), _path(args, kwargs))
-    begun = _begin_rows(core, config, cid, writes)
-    before = _rows(core, begun, args, kwargs) if begun else None
+        core.walker.paths.note(config, task_id, path or "")
+    begun = _begin_rows(core, config, cid, writes or ())
+    recorded = core.storage and any(writing.node is not None for _, _, writing in begun)
+    tape = tape_for(core.inner) if recorded else None
     try:
-        stored = yield "inner", (name, args, kwargs)
+        stored = yield "inner", (name, args, kwargs) if tape is None else (name, args, kwargs, tape)
     except BaseException as error:
         if core.lost is not None and isinstance(error, Exception):
-            core.lost.note(config, writes, error)
+            core.lost.note(config, writes or (), error)
         _end_rows(begun, cid, None)
         _distrust([(key, chain) for key, chain, _ in begun])
         raise
     if not begun:
         return stored
-    rows = before if before is not None and before == _rows(core, begun, args, kwargs) else None
+    rows = _rows(begun, tape, writes, task_id, path or "") if tape is not None else None
     _end_rows(begun, cid, rows)
     if rows is not None:
         core.shared.count("learned")
@@ -228,26 +239,17 @@ def _end_rows(begun: Begun, checkpoint_id: Any, rows: list[Row] | None) -> None:
             chain.end_rows(checkpoint_id, writing, rows)
 
 
-def _rows(core: Core, begun: Begun, args: Any, kwargs: Any) -> list[Row] | None:
-    """The recorded channels' writes as rows; None where they cannot or need not be known."""
-    if not core.storage or all(writing.node is None for _, _, writing in begun):
+def _rows(begun: Begun, tape: Tape, writes: Any, task_id: Any, path: str) -> list[Row] | None:
+    """The recorded channels' writes as rows; None where it is not known what was stored."""
+    values = tape.values(writes)
+    if values is None:
         return None
     channels = set[str]().union(*(chain.channels for _, chain, _ in begun))
-    _, serde = core.decoding()
-    task_id = argument("task_id", 2, args, kwargs)
-    path = _path(args, kwargs)
-    rows = []
-    for index, (channel, value) in enumerate(argument("writes", 1, args, kwargs)):
-        if channel in channels:
-            packed = pack(serde, value)
-            if packed is None:
-                return None
-            rows.append(Row(path, task_id, WRITES_IDX_MAP.get(channel, index), channel, packed))
-    return rows
-
-
-def _path(args: Any, kwargs: Any) -> str:
-    return argument("task_path", 3, args, kwargs) or ""
+    return [
+        Row(path, task_id, WRITES_IDX_MAP.get(channel, index), channel, Packed(*packed))
+        for index, ((channel, _), packed) in enumerate(zip(writes, values, strict=True))
+        if channel in channels
+    ]
 
 
 def _distrust(chains: Chains) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import copy
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from functools import partial
 from typing import Any, NoReturn, Self, cast
 
 import wrapt
@@ -36,7 +37,7 @@ from deerflow_saver.cache.shared import SharedHistoryCache
 from deerflow_saver.errors import InvalidConfigError, UnsupportedSaverError
 from deerflow_saver.events import CacheInfo, GuardEvent, OnEvent, emit
 from deerflow_saver.fixes import Fixes, for_saver, is_on
-from deerflow_saver.guard.driver import Guarded, Operations
+from deerflow_saver.guard.driver import Guarded
 from deerflow_saver.guard.guard import Guard
 from deerflow_saver.guard.locks import locks_of
 from deerflow_saver.guard.making import guard_of
@@ -284,7 +285,7 @@ def _get_delta_channel_history(self: CachedHistorySaver, *args: Any, **kwargs: A
         "history": lambda names: core.walker.walk(config, names, head=core.at_head(config)),
         "rooted": core.rooted,
         "wait": lambda flight: flight.landed.result(),
-        **_operations(core)[0],
+        **core.operations[0],
     }
     return drive(read_history(core, "sync", config, channels), calls)
 
@@ -296,7 +297,7 @@ async def _aget_delta_channel_history(self: CachedHistorySaver, *args: Any, **kw
         "get_tuple": core.walker.aget_tuple,
         "history": lambda names: core.walker.awalk(config, names, head=core.at_head(config)),
         "rooted": core.arooted,
-        **_operations(core)[1],
+        **core.operations[1],
         "wait": lambda flight: asyncio.shield(asyncio.wrap_future(flight.landed)),
     }
     return await adrive(read_history(core, "async", config, channels), calls)
@@ -311,34 +312,28 @@ def _writing(
     def plan(self: CachedHistorySaver, face: str, args: Any, kwargs: Any) -> Any:
         core, guarded = self._self_core, self._self_guard
         if guarded is None:
-            return share(core, args, kwargs, store(core, face, args, kwargs))
-        if name == "put":
-            announce(core, args, kwargs)
-        call = (face, args, kwargs)
-        made = guard(guarded.guard, call, lambda *given, **more: store(core, face, *given, **more))
-        return share(core, args, kwargs, made)
+            made = store(core, face, args, kwargs)
+        else:
+            if name == "put":
+                announce(core, args, kwargs)
+            call = (face, args, kwargs)
+            made = guard(guarded.guard, call, partial(store, core, face))
+        return made if core.sharing is None else share(core, args, kwargs, made)
 
     def method(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
         guarded = self._self_guard
         if guarded is not None and guarded.guard.bridged:
             call = amethod(self, *args, **kwargs)
             return asyncio.run_coroutine_threadsafe(call, self.__wrapped__.loop).result()
-        core = self._self_core
-        calls = _unguarded(core)[0] if guarded is None else guarded.sync
+        calls = self._self_core.operations[0] if guarded is None else guarded.sync
         return drive(plan(self, name, args, kwargs), calls)
 
     async def amethod(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
         guarded = self._self_guard
-        core = self._self_core
-        calls = _unguarded(core)[1] if guarded is None else guarded.asynchronous
+        calls = self._self_core.operations[1] if guarded is None else guarded.asynchronous
         return await adrive(plan(self, f"a{name}", args, kwargs), calls)
 
     return {name: method, f"a{name}": amethod}
-
-
-def _unguarded(core: Core) -> list[Operations]:
-    """The operations of a plan without a guard, on both faces."""
-    return [{"inner": core.call, **more} for more in _operations(core)]
 
 
 def _deleting(
@@ -358,14 +353,12 @@ def _deleting(
 
     def method(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
         core = self._self_core
-        more = _operations(core)[0]
-        calls = {"inner": core.call, "ask": lambda statement: ask(core.inner, statement), **more}
+        calls = {"ask": lambda statement: ask(core.inner, statement), **core.operations[0]}
         return drive(plan(self, name, args, kwargs), calls)
 
     async def amethod(self: CachedHistorySaver, *args: Any, **kwargs: Any) -> Any:
         core = self._self_core
-        more = _operations(core)[1]
-        calls = {"inner": core.call, "ask": lambda statement: aask(core.inner, statement), **more}
+        calls = {"ask": lambda statement: aask(core.inner, statement), **core.operations[1]}
         return await adrive(plan(self, f"a{name}", args, kwargs), calls)
 
     return {name: method, f"a{name}": amethod}
@@ -395,7 +388,7 @@ def _guarded(
     """The guard of a wrapper, with the memory of the one it was cloned from."""
     shared = core.shared
     if policy == "off":
-        core.sharing = _sharing(core, None)
+        _share(core, None)
         return None
 
     def report(event: GuardEvent) -> None:
@@ -404,22 +397,26 @@ def _guarded(
 
     state = state or GuardState(locks_of(core.inner))
     guard = guard_of(core.inner, state, report, policy, storage=core.storage, strict=strict)
-    core.sharing = _sharing(core, guard)
-    return Guarded(guard, core.call, _operations(core))
+    _share(core, guard)
+    return Guarded(guard, core.operations)
 
 
-def _sharing(core: Core, guard: Guard | None) -> Sharing | None:
-    """The saver's dealings with a shared store, if there is one and the database can be named."""
+def _share(core: Core, guard: Guard | None) -> None:
+    """Let the saver deal with a shared store, if there is one and the database can be named."""
     cache, home = core.shared.cache, core.shared.home
     if not isinstance(cache, SharedHistoryCache) or not (core.storage or home.identity):
-        return None
-    return Sharing(
+        return
+    core.sharing = sharing = Sharing(
         core,
         cache.store,
         home,
         fenced=guard is not None and _holds(guard),
         overridden=lambda names: allowed(names) is not None,
         may_be_delta=may_be_delta,
+    )
+    core.operations = (
+        {**core.operations[0], "shared": sharing.call},
+        {**core.operations[1], "shared": sharing.acall},
     )
 
 
@@ -428,13 +425,6 @@ def _holds(guard: Guard) -> bool:
     if guard.policy not in {"refuse", "refuse-all"}:
         return False
     return guard.fence == "transaction" or family_of(guard.saver, "put") == "memory"
-
-
-def _operations(core: Core) -> tuple[Operations, Operations]:
-    """What plans ask of a shared store, on both faces."""
-    if core.sharing is None:
-        return {}, {}
-    return {"shared": core.sharing.call}, {"shared": core.sharing.acall}
 
 
 def _special(saver: Any, name: str) -> Callable[..., Any]:

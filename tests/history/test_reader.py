@@ -18,7 +18,7 @@ from deerflow_saver.history.reader import (
     Reading,
     Result,
     always_delta,
-    depth_of,
+    depths_of,
     read,
 )
 from deerflow_saver.history.segment import View
@@ -262,7 +262,7 @@ def test_a_chain_in_doubt_is_passed_by() -> None:
     ],
 )
 def test_depth_is_read_from_langgraphs_counters(counters: Any, depth: int | None) -> None:
-    assert depth_of({"counters_since_delta_snapshot": counters}) == depth
+    assert depths_of({"counters_since_delta_snapshot": counters})[0] == depth
 
 
 def test_objects_that_a_finished_run_left_in_a_cycle_are_given_again() -> None:

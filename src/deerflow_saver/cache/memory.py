@@ -98,7 +98,8 @@ class MemoryHistoryCache:
     def measure(self, key: ChainKey, chain: Chain) -> None:
         """Take note of the chain's size now, and evict what no longer fits."""
         try:
-            self._measure(chain)
+            if not self._measure(chain):
+                return
         except ChainBusy:
             return
         with self._lock:
@@ -106,15 +107,18 @@ class MemoryHistoryCache:
                 del self._chains[key]
                 self._chains[key] = chain  # cachetools evicts others until this one fits
 
-    def _measure(self, chain: Chain) -> None:
+    def _measure(self, chain: Chain) -> bool:
+        """Measure the chain and make it fit; whether its size changed."""
         share = self._max_bytes // 2
         with chain.lock:
-            if chain.closed:
-                return
-            chain.measured = chain.size
-            if chain.measured > share:
+            size = chain.size
+            if chain.closed or size == chain.measured:
+                return False
+            chain.measured = size
+            if size > share:
                 chain.trim(share)
                 chain.measured = chain.size
+        return True
 
     def purge_thread(self, prefix: str, thread_id: str) -> None:
         """Close and drop every chain of a thread."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import _get_running_loop
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Hashable
 from functools import partial
 from typing import Any, Literal
 
+from deerflow_saver._plan import Operations
 from deerflow_saver.channel_mode.gate import (
     aensure_checkpoint_mode_compatible,
     ensure_checkpoint_mode_compatible,
@@ -17,15 +18,12 @@ from deerflow_saver.guard.fence import Session
 from deerflow_saver.guard.guard import Guard
 from deerflow_saver.guard.state import GuardState
 
-__all__ = ["Guarded", "Operations"]
+__all__ = ["Guarded"]
 
 _PATIENCE = 5.0
 """Seconds a read waits for saves under way: a safety valve, not a deadline to plan with."""
 _TURNS = 4
 """Turns of the loop in which a save that waited for another one begins."""
-
-
-Operations = Mapping[str, Callable[[Any], Any]]
 
 
 class Guarded:
@@ -36,16 +34,15 @@ class Guarded:
     def __init__(
         self,
         guard: Guard,
-        inner: Callable[[Any], Any],
-        more: tuple[Operations, Operations] = ({}, {}),
+        others: tuple[Operations, Operations],
     ) -> None:
-        """`inner` makes a call of the saver outside any fence; `more` are others' operations."""
+        """`others` are the operations outside any fence: calls of the saver (`inner`), and more."""
         self.guard = guard
-        self.sync = {**_operations(guard, inner), **more[0]}
-        self.asynchronous = {**_aoperations(guard, inner), **more[1]}
+        self.sync = {**others[0], **_operations(guard)}
+        self.asynchronous = {**others[1], **_aoperations(guard)}
 
 
-def _operations(guard: Guard, inner: Callable[[Any], Any]) -> Mapping[str, Callable[[Any], Any]]:
+def _operations(guard: Guard) -> Operations:
     """The blocking operations."""
     fence, state = guard.operations, guard.state
 
@@ -62,7 +59,6 @@ def _operations(guard: Guard, inner: Callable[[Any], Any]) -> Mapping[str, Calla
         state.wait(key, _get_running_loop(), _PATIENCE)
 
     return {
-        "inner": inner,
         "enter": enter,
         "look": fence.look,
         "get_tuple": guard.saver.get_tuple,
@@ -80,9 +76,7 @@ def _vetting(guard: Guard, session: Session, config: Any) -> tuple[Any, Any, Lit
     return session.saver or guard.saver, config, "full"
 
 
-def _aoperations(
-    guard: Guard, inner: Callable[[Any], Awaitable[Any]]
-) -> Mapping[str, Callable[[Any], Awaitable[Any]]]:
+def _aoperations(guard: Guard) -> Operations:
     """The awaited operations."""
     fence, state = guard.operations, guard.state
 
@@ -103,7 +97,6 @@ def _aoperations(
         await asyncio.shield(asyncio.ensure_future(close(session)))
 
     return {
-        "inner": inner,
         "enter": enter,
         "look": fence.alook,
         "get_tuple": guard.saver.aget_tuple,

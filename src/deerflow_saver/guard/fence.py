@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
+from deerflow_saver._taping import run, taped_as
 from deerflow_saver.guard.locks import KeyedLocks
 from deerflow_saver.guard.policy import Signal, signal_of
 from deerflow_saver.guard.rule import Place
@@ -20,12 +21,12 @@ from deerflow_saver.guard.rule import Place
 __all__ = [
     "NOTHING", "Call", "Fence", "FenceKind", "Forecast", "Head", "Look", "MemoryFence", "Plain",
     "ProcessFence", "Row",
-    "Seen", "Session", "place_of", "run", "selected_head",
+    "Seen", "Session", "place_of", "selected_head",
 ]  # fmt: skip
 
 FenceKind = Literal["process", "transaction"]
-Call = tuple[str, Any, Any]
-"""A call of a saver: `(method, args, kwargs)`."""
+Call = tuple[Any, ...]
+"""A call of a saver, as `_taping.run` takes it."""
 
 
 class Row(NamedTuple):
@@ -169,12 +170,6 @@ class Fence(Protocol):
         ...
 
 
-def run(saver: Any, call: Call) -> Any:
-    """Make a call of `saver`."""
-    name, args, kwargs = call
-    return getattr(saver, name)(*args, **kwargs)
-
-
 def place_of(checkpoint_id: str | None, head: str) -> Place:
     """Where an id stands in the order of strings."""
     if checkpoint_id == head:
@@ -229,14 +224,15 @@ class ProcessFence:
 
     def attempt(self, asked: tuple[Session, Call, Forecast]) -> Any:
         """Look, decide and store."""
-        session, _, forecast = asked
-        return self.store((session, forecast.decide(self.look((session, forecast.look)))))
+        session, call, forecast = asked
+        decided = forecast.decide(self.look((session, forecast.look)))
+        return self.store((session, taped_as(call, decided)))
 
     async def aattempt(self, asked: tuple[Session, Call, Forecast]) -> Any:
         """Look, decide and store."""
-        session, _, forecast = asked
-        seen = await self.alook((session, forecast.look))
-        return await self.astore((session, forecast.decide(seen)))
+        session, call, forecast = asked
+        decided = forecast.decide(await self.alook((session, forecast.look)))
+        return await self.astore((session, taped_as(call, decided)))
 
     def close(self, session: Session) -> None:
         """Nothing was opened."""

@@ -32,6 +32,7 @@ from psycopg.errors import PipelineAborted
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
+from deerflow_saver._taping import run
 from deerflow_saver.guard.fence import (
     Call,
     Fence,
@@ -42,7 +43,6 @@ from deerflow_saver.guard.fence import (
     Row,
     Seen,
     Session,
-    run,
     selected_head,
 )
 from deerflow_saver.guard.postgres_forecast import (

@@ -16,6 +16,7 @@ import threading
 from contextlib import AsyncExitStack
 from typing import Any
 
+from deerflow_saver._taping import run
 from deerflow_saver.guard.fence import (
     NOTHING,
     Call,
@@ -26,7 +27,6 @@ from deerflow_saver.guard.fence import (
     Row,
     Seen,
     Session,
-    run,
     selected_head,
 )
 

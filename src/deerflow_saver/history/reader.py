@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from deerflow_saver._arguments import is_mapping
 from deerflow_saver._plan import Plan
 from deerflow_saver.history.chain import Chain, Fetched, Need
 from deerflow_saver.history.facts import ChainBusy
@@ -35,7 +36,7 @@ from deerflow_saver.history.segment import Position, View
 from deerflow_saver.history.sharing import Asked, Told
 
 __all__ = [
-    "COUNTERS", "Flight", "Flights", "History", "Reading", "Result", "depth_of", "overdue_of",
+    "COUNTERS", "Flight", "Flights", "History", "Reading", "Result", "depths_of",
     "read",
 ]  # fmt: skip
 
@@ -135,29 +136,25 @@ class Result:
     """Whether rows that another process shared took part."""
 
 
-def depth_of(metadata: Mapping[str, Any]) -> int | None:
-    """Supersteps since the last snapshot of the channel that waits longest for one.
+def depths_of(metadata: Mapping[str, Any]) -> tuple[int | None, frozenset[str]]:
+    """Supersteps since a snapshot, and the channels that are overdue.
 
-    From `counters_since_delta_snapshot`, LangGraph's `{channel: (updates, supersteps)}`.
+    The first is that of the channel that waits longest, None if it is not told. Overdue is what
+    went without one for longer than LangGraph means to let it, which does not count what
+    `update_state` did before 1.2.9. From `counters_since_delta_snapshot`, LangGraph's
+    `{channel: (updates, supersteps)}`.
     """
     counters = metadata.get(COUNTERS)
-    if not isinstance(counters, Mapping):
-        return None
+    if not is_mapping(counters):
+        return None, _NONE
     try:
-        return max((int(pair[1]) for pair in counters.values()), default=0)
+        depths = {name: int(pair[1]) for name, pair in counters.items()}
     except (TypeError, ValueError, IndexError):
-        return None
-
-
-def overdue_of(metadata: Mapping[str, Any]) -> frozenset[str]:
-    """Channels that went without a snapshot for longer than LangGraph means to let them.
-
-    It does not count what `update_state` did before 1.2.9.
-    """
-    depth = depth_of(metadata)
-    if depth is None or depth <= _BOUND:
-        return _NONE  # one for all checkpoints: it is kept with each
-    return frozenset(name for name, pair in metadata[COUNTERS].items() if int(pair[1]) > _BOUND)
+        return None, _NONE
+    depth = max(depths.values(), default=0)
+    if depth <= _BOUND:
+        return depth, _NONE  # one for all checkpoints: it is kept with each
+    return depth, frozenset(name for name, passed in depths.items() if passed > _BOUND)
 
 
 def always_delta(metadata: Mapping[str, Any]) -> frozenset[str]:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import wrapt
 
 from deerflow_saver._plan import Plan, adrive, drive
 from deerflow_saver._probe import traits_of
+from deerflow_saver._taping import run
 from deerflow_saver.events import GuardEvent
 from deerflow_saver.guard.driver import Guarded
-from deerflow_saver.guard.fence import run
 from deerflow_saver.guard.guard import Guard
 from deerflow_saver.guard.locks import locks_of
 from deerflow_saver.guard.making import guard_of
@@ -62,7 +63,7 @@ class ConditionalSaver(wrapt.BaseObjectProxy[Any]):
         state = GuardState(locks_of(saver))
         storage = traits_of(saver).kind == "storage"
         guard = guard_of(saver, state, _unreported, policy, storage=storage, strict=False)
-        self._self_guarded = Guarded(guard, lambda call: run(saver, call))
+        self._self_guarded = Guarded(guard, ({"inner": partial(run, saver)},) * 2)
 
     def __copy__(self) -> ConditionalSaver:
         """LangGraph sets attributes on copies."""
