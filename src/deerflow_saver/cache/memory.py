@@ -17,6 +17,8 @@ from deerflow_saver.history.minting import now
 __all__ = ["DEFAULT_MAX_BYTES", "MemoryHistoryCache"]
 
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
+_LITTLE = 32
+"""The part of a chain by which it may grow before the accounts are put right."""
 
 
 class _Chains(LRUCache[ChainKey, Chain]):
@@ -108,11 +110,11 @@ class MemoryHistoryCache:
                 self._chains[key] = chain  # cachetools evicts others until this one fits
 
     def _measure(self, chain: Chain) -> bool:
-        """Measure the chain and make it fit; whether its size changed."""
+        """Measure the chain and make it fit; whether its size changed by more than a little."""
         share = self._max_bytes // 2
         with chain.lock:
             size = chain.size
-            if chain.closed or size == chain.measured:
+            if chain.closed or (size <= share and abs(size - chain.measured) * _LITTLE <= size):
                 return False
             chain.measured = size
             if size > share:

@@ -320,7 +320,8 @@ class _Watch:
         except (TypeError, ValueError):
             return False
         return (
-            memoryview(packed)[len(_header(len(self._tree))) :] == frozen
+            len(packed) == len(_header(len(self._tree))) + len(frozen)
+            and packed.endswith(frozen)  # a memoryview compares item by item, for ages
             and not any(self._extras)
             and self._fields == fields
             and list(map(type, self._messages)) == self._classes
