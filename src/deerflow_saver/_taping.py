@@ -39,7 +39,7 @@ class Tape:
     def __init__(self, shadow_class: Any) -> None:
         """Nothing was serialised yet."""
         self._shadow_class = shadow_class
-        self._taped: list[tuple[Any, tuple[str, Any]]] = []
+        self._taped: list[tuple[Any, tuple[str, bytes] | None]] = []
 
     def through(self, saver: Any) -> Any:
         """The saver for one call that is taped; what was taped before is gone."""
@@ -56,10 +56,10 @@ class Tape:
         if len(taped) != len(writes):
             return None
         values = []
-        for (value, (kind, data)), write in zip(taped, writes, strict=True):
-            if value is not write[1]:
+        for (value, packed), write in zip(taped, writes, strict=True):
+            if value is not write[1] or packed is None:
                 return None
-            values.append((kind, bytes(data)))  # a bytearray is given as the very object
+            values.append(packed)
         return values
 
 
@@ -73,11 +73,20 @@ class _Taping:
 
     def dumps_typed(self, value: Any) -> Any:
         packed = self._serde.dumps_typed(value)
-        self._taped.append((value, packed))
+        self._taped.append((value, _noted(packed)))
         return packed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._serde, name)
+
+
+def _noted(packed: Any) -> tuple[str, bytes] | None:
+    """A serialiser's answer as it is now: a bytearray may yet be changed."""
+    try:
+        kind, data = packed
+        return kind, bytes(data)
+    except (TypeError, ValueError):
+        return None
 
 
 def _taped(serde: Any, taped: list[Any]) -> Any:
