@@ -182,19 +182,19 @@ def test_what_a_saver_sets_on_itself_while_it_stores_stays() -> None:
         assert inner.cursors == raw.cursors > 0
 
 
-def test_the_saver_does_not_end_with_a_call() -> None:
-    ended: list[int] = []
-
-    class Ending(InMemorySaver):
+@with_and_without_guard
+def test_the_saver_does_not_end_with_a_call(guard: Any) -> None:
+    class Ending(SqliteSaver):
         def __del__(self) -> None:
-            ended.append(id(self))
+            self.conn.close()
 
-    inner = Ending()
-    saver = CachedHistorySaver(inner)
-    lines(saver)
-    gc.collect()
-    assert ended == []
-    assert saver.cache_info().learned == 4
+    with closing(sqlite3.connect(":memory:")) as connection:
+        inner = Ending(connection)
+        saver = CachedHistorySaver(inner, guard=guard)
+        config = lines(saver)
+        gc.collect()
+        assert written(saver, config) == written(inner, config)
+        assert saver.cache_info().learned == 4
 
 
 def test_a_class_that_counts_its_subclasses_is_given_none() -> None:

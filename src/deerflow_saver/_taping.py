@@ -1,54 +1,43 @@
 """What a saver serialises while it stores: the very bytes, so that nothing is packed again.
 
-A call with a `Tape` is made on a shadow of the saver: an object of its class that has all of
-the saver's attributes, as they are and as they become, but whose serialiser writes down what
-it gives.
+A call with a `Tape` is made on a shadow of the saver, whose serialiser notes what it gives.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-__all__ = ["Tape", "run", "tape_for", "taped_as"]
+from deerflow_saver._shadows import Shadows, shadow_of, shadows_of
 
-_shadows: dict[type, Any] = {}
-_HOOK = getattr(BaseCheckpointSaver.__init_subclass__, "__func__", None)
+__all__ = ["Tape", "run", "tape_for", "taped_as"]
 
 
 def tape_for(saver: Any) -> Tape | None:
     """A tape for one call of `saver`; None if its class can have no shadows."""
-    kind = type(saver)
-    if kind not in _shadows:
-        _shadows[kind] = _shadow_class(kind)
-    shadow_class = _shadows[kind]
-    return None if shadow_class is None else Tape(shadow_class)
+    shadows = shadows_of(type(saver))
+    return None if shadows is None else Tape(shadows)
 
 
 class Tape:
     """The values a saver serialised in one call, each with its bytes before any encryption."""
 
-    __slots__ = ("_shadow_class", "_taped")
+    __slots__ = ("_shadows", "_taped")
 
-    def __init__(self, shadow_class: Any) -> None:
+    def __init__(self, shadows: Shadows) -> None:
         """Nothing was serialised yet."""
-        self._shadow_class = shadow_class
+        self._shadows = shadows
         self._taped: list[tuple[Any, tuple[str, bytes] | None]] = []
 
     def through(self, saver: Any) -> Any:
         """The saver for one call that is taped; what was taped before is gone."""
         taped: list[Any] = []
         self._taped = taped
-        shadow = object.__new__(self._shadow_class)
-        shadow.__dict__ = saver.__dict__
-        shadow.taped_serde = _taped(saver.serde, taped)
-        return shadow
+        return shadow_of(saver, self._shadows, _taped(saver.serde, taped))
 
     def values(self, writes: Sequence[Any]) -> list[tuple[str, bytes]] | None:
         """The serialised values of `writes`, if each was serialised once, in their order."""
@@ -96,18 +85,6 @@ def _taped(serde: Any, taped: list[Any]) -> Any:
     twin = copy.copy(serde)
     twin.serde = _taped(serde.serde, taped)
     return twin
-
-
-def _shadow_class(kind: Any) -> Any:
-    """A class of shadows, whose end is not the saver's; None where making one may do more."""
-    if getattr(kind.__init_subclass__, "__func__", None) is not _HOOK:
-        return None
-    parts = {
-        "__slots__": ("taped_serde",),
-        "serde": property(attrgetter("taped_serde")),
-        "__del__": lambda _self: None,
-    }
-    return type(kind)(kind.__name__, (kind,), parts)
 
 
 def run(saver: Any, call: tuple[Any, ...]) -> Any:

@@ -1,7 +1,7 @@
 """Postgres: look and write in one transaction that holds an advisory lock of the namespace.
 
 The transaction runs on the saver's own connection, or on one of its pool, and the write
-goes through a shallow copy of the saver bound to that connection. The lock is Postgres's
+goes through a twin of the saver bound to that connection. The lock is Postgres's
 to release: by commit, by rollback, by the end of a backend whose client died.
 
 The head is read in a statement of its own after the lock was granted: under READ COMMITTED
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import random
 import threading
 import time
@@ -32,6 +31,7 @@ from psycopg.errors import PipelineAborted
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
+from deerflow_saver._shadows import twin_of
 from deerflow_saver._taping import run
 from deerflow_saver.guard.fence import (
     Call,
@@ -186,11 +186,8 @@ class PostgresFence(ProcessFence):
 
     def _bound_to(self, conn: Any) -> Any:
         """A copy of the saver that writes on `conn`, and leaves the commit to the fence."""
-        clone = copy.copy(self.saver)
-        clone.conn, clone.lock = conn, threading.Lock()
-        if self.foresees:
-            clone.pipe = _LATER
-        return clone
+        later = {"pipe": _LATER} if self.foresees else {}
+        return twin_of(self.saver, conn=conn, lock=threading.Lock(), **later)
 
     def _pipeline(self, conn: Any) -> Any:
         return conn.pipeline() if self.foresees else contextlib.nullcontext()
@@ -330,11 +327,8 @@ class AsyncPostgresFence(ProcessFence):
 
     def _bound_to(self, conn: Any) -> Any:
         """A copy of the saver that writes on `conn`, and leaves the commit to the fence."""
-        clone = copy.copy(self.saver)
-        clone.conn, clone.lock = conn, asyncio.Lock()
-        if self.foresees:
-            clone.pipe = _A_LATER
-        return clone
+        later = {"pipe": _A_LATER} if self.foresees else {}
+        return twin_of(self.saver, conn=conn, lock=asyncio.Lock(), **later)
 
     def _pipeline(self, conn: Any) -> Any:
         return conn.pipeline() if self.foresees else contextlib.nullcontext()

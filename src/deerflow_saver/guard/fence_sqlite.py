@@ -1,6 +1,6 @@
 """SQLite: look and write in one `BEGIN IMMEDIATE` transaction of the saver's own connection.
 
-The write goes through a shallow copy of the saver with a lock of its own, because the
+The write goes through a twin of the saver with a lock of its own, because the
 saver's lock is held from the look to the commit. A transaction of another connection
 would wait for the saver's for ever.
 """
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import json
 import sqlite3
 import threading
 from contextlib import AsyncExitStack
 from typing import Any
 
+from deerflow_saver._shadows import twin_of
 from deerflow_saver._taping import run
 from deerflow_saver.guard.fence import (
     NOTHING,
@@ -134,8 +134,7 @@ class SqliteFence(ProcessFence):
         saver.setup()
         session.mine = not saver.conn.in_transaction
         seen = _begin_and_look(saver.conn, look)[1]
-        session.saver = copy.copy(saver)
-        session.saver.lock = threading.Lock()
+        session.saver = twin_of(saver, lock=threading.Lock())
         return seen
 
     def store(self, asked: tuple[Session, Call]) -> Any:
@@ -176,8 +175,7 @@ class AsyncSqliteFence(ProcessFence):
         if session.mine:
             stack.push_async_callback(self._roll_back)
         _, seen = await conn._execute(_begin_and_look, conn._conn, look)  # noqa: SLF001 - tested for
-        session.saver = copy.copy(saver)
-        session.saver.lock = asyncio.Lock()
+        session.saver = twin_of(saver, lock=asyncio.Lock())
         return seen  # type: ignore[no-any-return]
 
     async def astore(self, asked: tuple[Session, Call]) -> Any:
