@@ -29,11 +29,16 @@ def transaction_pooler(uri: str, size: int) -> Iterator[str]:
     sessions: queue.Queue[_Session] = queue.Queue()
     for _ in range(size):
         sessions.put(_Session(uri))
+    clients: list[threading.Thread] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=_serve, args=(listener, sessions, uri), daemon=True).start()
+        server = threading.Thread(target=_serve, args=(listener, sessions, uri, clients))
+        server.start()
         yield f"host=127.0.0.1 port={listener.getsockname()[1]} user=any dbname=any"
         with suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
+        server.join()
+    for client in clients:  # its session may come back last
+        client.join(timeout=10)
     while not sessions.empty():
         sessions.get().close()
 
@@ -78,11 +83,18 @@ def _message(connection: socket.socket) -> bytes:
     return head + _read(connection, struct.unpack("!i", head[1:])[0] - 4)
 
 
-def _serve(listener: socket.socket, sessions: queue.Queue[_Session], uri: str) -> None:
+def _serve(
+    listener: socket.socket,
+    sessions: queue.Queue[_Session],
+    uri: str,
+    clients: list[threading.Thread],
+) -> None:
     with suppress(OSError):
         while True:
             client, _ = listener.accept()
-            threading.Thread(target=_client, args=(client, sessions, uri), daemon=True).start()
+            thread = threading.Thread(target=_client, args=(client, sessions, uri), daemon=True)
+            clients.append(thread)
+            thread.start()
 
 
 def _client(client: socket.socket, sessions: queue.Queue[_Session], uri: str) -> None:
