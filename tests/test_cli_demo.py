@@ -4,7 +4,7 @@ import io
 import json
 import sqlite3
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import psycopg
@@ -214,7 +214,7 @@ def test_a_restart_sees_what_the_file_lost_meanwhile() -> None:
     with places("sqlite", None) as made:
         both = dict(zip(NAMES, made, strict=True))
         live = {name: _run_turns(name, both[name]) for name in NAMES}
-        with sqlite3.connect(both["wrapped"].address) as connection:
+        with closing(sqlite3.connect(both["wrapped"].address)) as connection, connection:
             connection.execute(
                 "DELETE FROM checkpoints WHERE checkpoint_id = "
                 "(SELECT max(checkpoint_id) FROM checkpoints)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_a_users_own_saver_is_measured_in_processes_and_left_empty(
         assert row["child_process_ms"] > 0
         assert row["langgraph_version"]
         assert (profiles / f"{case}-{row['side']}.prof").stat().st_size > 0
-    with sqlite3.connect(own / "own.sqlite") as connection:
+    with closing(sqlite3.connect(own / "own.sqlite")) as connection, connection:
         assert connection.execute("SELECT COUNT(*) FROM checkpoints").fetchone() == (0,)
         assert connection.execute("SELECT COUNT(*) FROM writes").fetchone() == (0,)
     connection.close()

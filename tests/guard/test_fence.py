@@ -7,6 +7,7 @@ import gc
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -289,7 +290,10 @@ def test_a_tenants_saver_is_guarded_by_what_it_says_is_the_head() -> None:
 
 
 def test_a_refusal_leaves_a_sqlite_connection_as_it_was(tmp_path: Any) -> None:
-    with sqlite3.connect(tmp_path / "db", check_same_thread=False) as connection:
+    with (
+        closing(sqlite3.connect(tmp_path / "db", check_same_thread=False)) as connection,
+        connection,
+    ):
         saver = CachedHistorySaver(SqliteSaver(connection))
         first = put(saver)
         put(saver, first)

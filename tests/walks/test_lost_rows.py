@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -315,7 +316,7 @@ async def test_another_error_of_the_database_is_raised_as_it_is(
 ) -> None:
     async with case.aopen(storage) as raw:
         await Face(case, raw).store(LINE)
-        with sqlite3.connect(storage.sqlite_path) as connection:
+        with closing(sqlite3.connect(storage.sqlite_path)) as connection, connection:
             connection.execute("ALTER TABLE writes RENAME TO elsewhere")
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
             await wrapped(case, raw).history(IDS[-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import warnings
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -170,7 +171,7 @@ def test_a_shallow_saver_keeps_no_parents_and_is_refused(postgres_database: str)
 
 
 def test_rows_of_an_old_release_without_a_path_are_reported_with_advice() -> None:
-    with sqlite3.connect(":memory:", check_same_thread=False) as connection:
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection, connection:
         raw = SqliteSaver(connection)
         face = CachedHistorySaver(raw, guard="off")
         checkpoint: Any = {**empty_checkpoint(), "id": "1"}
