@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import random
 import sqlite3
+import weakref
 from contextlib import closing
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
@@ -17,7 +18,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from deerflow_saver import CachedHistorySaver
-from deerflow_saver._taping import run, tape_for
+from deerflow_saver._shadows import shadows_of
+from deerflow_saver._taping import Tape, run
 from support.ciphers import Rotation
 from support.savers import Storage, every_async_case, every_sync_case
 
@@ -122,28 +124,38 @@ def test_a_serialiser_of_any_habit_is_learnt_from(serde: SerializerProtocol, gua
 def test_a_value_that_changes_while_it_is_stored_is_known_as_it_was_stored(guard: Any) -> None:
     value = ["early"]
 
-    class Late(SqliteSaver):
+    class Late(sqlite3.Connection):
         """Stores, and then somebody changes the value before the call returns."""
-
-        def cursor(self, *args: Any, **kwargs: Any) -> Any:
-            if value == ["early"] and self.changes:
-                value.append("late")
-            return super().cursor(*args, **kwargs)
 
         changes = False
 
-    with closing(sqlite3.connect(":memory:")) as connection:
-        raw = Late(connection)
+        def cursor(self, *args: Any, **kwargs: Any) -> Any:
+            made = super().cursor(Cursor)
+            made.changes = self.changes
+            return made
+
+    class Cursor(sqlite3.Cursor):
+        changes = False
+
+        def executemany(self, *args: Any) -> Any:
+            stored = super().executemany(*args)
+            if self.changes:
+                value.append("late")
+            return stored
+
+    with closing(sqlite3.connect(":memory:", factory=Late)) as connection:
+        raw = SqliteSaver(connection)
         saver = CachedHistorySaver(raw, guard=guard)
         lines(saver)
         (put, last), (put_writes, (config, _, *rest)), (_, next_one), _ = steps("3")
         getattr(saver, put)(*last)
-        raw.changes = True
+        connection.changes = True
         getattr(saver, put_writes)(config, [("log", value)], *rest)
         saver.put(*next_one)
         assert value == ["early", "late"]
         head = steps_config(next_one)
-        assert written(saver, head) == written(raw, head)
+        assert written(saver, head) == written(raw, head) == [["early"]]
+        assert saver.cache_info().learned == 5
 
 
 def steps_config(put: tuple[Any, ...]) -> Any:
@@ -197,26 +209,274 @@ def test_the_saver_does_not_end_with_a_call(guard: Any) -> None:
         assert saver.cache_info().learned == 4
 
 
-def test_a_class_that_counts_its_subclasses_is_given_none() -> None:
+def test_a_savers_class_hears_of_no_subclass() -> None:
     heard: list[str] = []
 
-    class Listening(InMemorySaver):
+    class Register(type(InMemorySaver)):  # type: ignore[misc]
+        def __init__(cls, name: str, bases: Any, parts: Any) -> None:
+            heard.append(name)
+            super().__init__(name, bases, parts)
+
+    class Listening(InMemorySaver, metaclass=Register):
         def __init_subclass__(cls) -> None:
             heard.append(cls.__name__)
             super().__init_subclass__()
 
-    raw = Listening()
-    saver = CachedHistorySaver(raw)
-    config = lines(saver)
-    assert heard == []
-    assert tape_for(raw) is None
-    assert written(saver, config) == written(raw, config)
+    saver = CachedHistorySaver(Listening(), guard="off")
+    lines(saver)
+    assert saver.cache_info().learned == 4
+    assert heard == ["Listening"]
+
+
+def test_a_tape_keeps_neither_a_saver_nor_its_class() -> None:
+    class Short(InMemorySaver):
+        pass
+
+    raw = Short()
+    tape = Tape(type(raw), shadows_of(type(raw)))
+    (_, put), (name, args), *_ = steps("1")
+    raw.put(*put)
+    run(raw, (name, args, {}, tape))
+    assert len(tape.values(args[1]) or ()) == len(args[1])
+    gone = weakref.ref(raw)
+    del raw
+    assert gone() is None
+    kind = weakref.ref(Short)
+    del Short, tape
+    gc.collect()
+    assert kind() is None
+
+
+class Named(SqliteSaver):
+    """Asks what it is while it stores."""
+
+    def cursor(self, *args: Any, **kwargs: Any) -> Any:
+        assert type(self) is Named
+        return super(type(self), self).cursor(*args, **kwargs)
+
+
+class Slotted(SqliteSaver):
+    """Keeps a count outside its dictionary."""
+
+    __slots__ = ("cursors",)
+
+    def __init__(self, connection: Any) -> None:
+        super().__init__(connection)
+        self.cursors = 0
+
+    def cursor(self, *args: Any, **kwargs: Any) -> Any:
+        self.cursors += 1
+        return super().cursor(*args, **kwargs)
+
+
+class Setting(SqliteSaver):
+    """Gives itself a serialiser while it stores."""
+
+    def cursor(self, *args: Any, **kwargs: Any) -> Any:
+        self.serde = Filling()
+        return super().cursor(*args, **kwargs)
+
+
+class Derived(SqliteSaver):
+    """Its connection is no attribute, and no part of LangGraph's class."""
+
+    conn: Any = property(lambda self: self.connections[0], lambda self, conn: self.keep(conn))  # type: ignore[assignment]
+
+    def keep(self, conn: Any) -> None:
+        assert type(self) is Derived
+        self.connections = [conn]
+
+
+class Looking(SqliteSaver):
+    """Finds attributes in a way of its own."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in {"conn", "serde"}:
+            assert type(self) is Looking
+        return super().__getattribute__(name)
+
+
+class Hashed(SqliteSaver, dict[str, Any]):
+    """Has more than a dictionary of attributes, and names that such a call comes across."""
+
+    __hash__ = object.__hash__
+
+
+@with_and_without_guard
+@pytest.mark.parametrize("kind", [Named, Slotted, Setting, Derived, Looking, Hashed])
+def test_a_saver_of_its_own_kind_stores_as_itself(kind: Any, guard: Any) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        raw = kind(connection)
+        saver = CachedHistorySaver(raw, guard=guard)
+        config = lines(saver)
+        assert written(saver, config) == written(raw, config) == [["2", 0], {"more": 0}]
+        assert saver.cache_info().learned == 0
+
+
+class Extended(SqliteSaver):
+    """Changes nothing that a call comes across."""
+
+    def __init__(self, connection: Any, more: int = 0) -> None:
+        super().__init__(connection)
+        self.more = more
+
+    @property
+    def doubled(self) -> int:
+        return 2 * self.more
+
+
+class Varied(SqliteSaver):
+    """Has its serialiser from somewhere else."""
+
+    serialisers: ClassVar[list[Any]] = [JsonPlusSerializer(), Filling()]
+    serde = property(lambda _self: Varied.serialisers[0], lambda _self, _serde: None)  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("kind", [Extended, Varied, SqliteSaver])
+def test_what_a_class_adds_does_no_harm(kind: Any) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        saver = CachedHistorySaver(kind(connection), guard="off")
+        config = lines(saver)
+        assert written(saver, config) == [["2", 0], {"more": 0}]
+        assert saver.cache_info().learned == 4
+
+
+@with_and_without_guard
+def test_a_serialiser_that_is_replaced_during_a_call_is_the_one_that_is_used(guard: Any) -> None:
+    class Replacing(JsonPlusSerializer):
+        def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+            if obj == "x":
+                raw.serde = encrypted
+            return super().dumps_typed(obj)
+
+    encrypted = EncryptedSerializer(Rotation(), JsonPlusSerializer())
+    raw = InMemorySaver(serde=Replacing())
+    saver = CachedHistorySaver(raw, guard=guard)
+    (_, put), (_, put_writes), *_ = steps("1")
+    saver.put(*put)
+    saver.put_writes(*put_writes)
+    (own,) = raw.writes.values()
+    encrypted_kinds = ["+" in kind for _, _, (kind, _), *_ in own.values()]
+    assert encrypted_kinds == [False, True, True]
+
+
+class Counting(EncryptedSerializer):
+    """Numbers what it encrypts."""
+
+    def __init__(self) -> None:
+        super().__init__(Rotation(), JsonPlusSerializer())
+        self.numbers: list[int] = []
+        self.number = 0
+
+    def __copy__(self) -> Any:
+        raise AssertionError
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        self.number += 1
+        self.numbers.append(self.number)
+        return super().dumps_typed(obj)
+
+
+@with_and_without_guard
+def test_a_serialiser_that_counts_goes_on_counting(guard: Any) -> None:
+    serde = Counting()
+    with closing(sqlite3.connect(":memory:")) as connection:
+        raw = SqliteSaver(connection, serde=serde)
+        saver = CachedHistorySaver(raw, guard=guard)
+        config = lines(saver)
+        assert written(saver, config) == written(raw, config) == [["2", 0], {"more": 0}]
+    assert serde.numbers == list(range(1, len(serde.numbers) + 1))
+
+
+class Numbering(JsonPlusSerializer):
+    """Keeps the values, and gives numbers, some of them large."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self.first = first
+        self.kept: list[Any] = []
+
+    def dumps_typed(self, obj: Any) -> Any:
+        self.kept.append(obj)
+        return "number", self.first + len(self.kept) - 1
+
+    def loads_typed(self, data: Any) -> Any:
+        return self.kept[data[1] - self.first]
+
+
+class Once(JsonPlusSerializer):
+    """Gives an answer that can be looked at once."""
+
+    def dumps_typed(self, obj: Any) -> Any:
+        return iter(super().dumps_typed(obj))
+
+
+@with_and_without_guard
+@pytest.mark.parametrize(
+    "serde", [Numbering(0), Numbering(2**62), Once()], ids=["small", "large", "once"]
+)
+def test_what_is_no_bytes_is_stored_and_not_learnt(serde: Any, guard: Any) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        raw = SqliteSaver(connection, serde=serde)
+        saver = CachedHistorySaver(raw, guard=guard)
+        config = lines(saver)
+        assert written(saver, config) == written(raw, config) == [["2", 0], {"more": 0}]
+        assert saver.cache_info().learned == 0
+
+
+@with_and_without_guard
+@pytest.mark.parametrize("by_name", [False, True])
+def test_writes_that_can_be_read_once_are_stored(guard: Any, by_name: bool) -> None:
+    raw = InMemorySaver()
+    saver = CachedHistorySaver(raw, guard=guard)
+    lines(saver)
+    (_, put), (_, (config, writes, task, path)), (_, next_one), _ = steps("3")
+    saver.put(*put)
+    if by_name:
+        saver.put_writes(config, writes=iter(writes), task_id=task, task_path=path)
+    else:
+        saver.put_writes(config, iter(writes), task, path)
+    saver.put(*next_one)
+    head = steps_config(next_one)
+    assert written(saver, head) == written(raw, head) == [["3", 0], {"more": 0}]
+    assert saver.cache_info().learned == 5
+
+
+class Sparse:
+    """Writes without a length that can be read more than once."""
+
+    def __init__(self, writes: Any) -> None:
+        self.writes = writes
+
+    def __iter__(self) -> Any:
+        return iter(self.writes)
+
+
+def test_writes_that_change_after_they_were_stored_are_known_as_they_were() -> None:
+    class Changing(JsonPlusSerializer):
+        def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+            answer = super().dumps_typed(obj)
+            if obj == {"more": 0} and changes:
+                changes[1] = ["other", changes[1][1]]
+            return answer
+
+    changes: list[Any] = []
+    raw = InMemorySaver(serde=Changing())
+    saver = CachedHistorySaver(raw, guard="off")
+    lines(saver)
+    (_, put), (_, (config, writes, *rest)), (_, next_one), _ = steps("3")
+    saver.put(*put)
+    changes[:] = writes
+    saver.put_writes(config, Sparse(changes), *rest)  # type: ignore[arg-type]
+    assert changes[1][0] == "other"
+    saver.put(*next_one)
+    head = steps_config(next_one)
+    assert written(saver, head) == written(raw, head) == [["3", 0], {"more": 0}]
 
 
 def test_a_call_is_taped_as_it_was_made_last() -> None:
     raw = InMemorySaver()
-    tape = tape_for(raw)
-    assert tape is not None
+    tape = Tape(type(raw), shadows_of(type(raw)))
     (_, put), (name, args), *_ = steps("1")
     raw.put(*put)
     first, second = ["one"], ["two"]

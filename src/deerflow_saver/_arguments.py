@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from deerflow_saver.errors import InvalidConfigError
 
 __all__ = [
     "PUT", "PUT_WRITES", "argument", "arguments", "configurable", "history_arguments",
-    "is_mapping", "require_thread", "step_of",
+    "is_mapping", "require_thread", "step_of", "writes_kept",
 ]  # fmt: skip
 
 
@@ -20,6 +20,7 @@ def argument(name: str, position: int, args: Sequence[Any], kwargs: Mapping[str,
 
 PUT = ("config", "checkpoint", "metadata", "new_versions")
 PUT_WRITES = ("config", "writes", "task_id", "task_path")
+_WRITES = PUT_WRITES.index("writes")
 
 
 def arguments(
@@ -29,6 +30,16 @@ def arguments(
     if len(args) == len(names) and not kwargs:
         return args
     return [argument(name, position, args, kwargs) for position, name in enumerate(names)]
+
+
+def writes_kept(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The arguments of a `put_writes`; writes that can be read only once as a list."""
+    writes = argument("writes", _WRITES, args, kwargs)
+    if type(writes) is list or not isinstance(writes, Iterator):
+        return args, kwargs
+    if len(args) > _WRITES:
+        return (*args[:_WRITES], list(writes), *args[_WRITES + 1 :]), kwargs
+    return args, {**kwargs, "writes": list(writes)}
 
 
 def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:

@@ -14,7 +14,8 @@ from deerflow_saver._plan import Operations
 from deerflow_saver._probe import Traits, traits_of
 from deerflow_saver._recent import Recent
 from deerflow_saver._serde import plain_serde, token_of
-from deerflow_saver._taping import run
+from deerflow_saver._shadows import shadows_of
+from deerflow_saver._taping import Tape, run
 from deerflow_saver.cache.base import ChainKey, HistoryCache
 from deerflow_saver.events import CacheInfo, OnEvent
 from deerflow_saver.fixes import failed_writes_kept_checkpoint
@@ -162,6 +163,7 @@ class Core:
         self._decoding: tuple[Any, Serde, Any] | None = None
         self.storage = self.traits.kind == "storage"
         """Whether the saver is one whose rules are known (see `_probe`)."""
+        self._shadows = shadows_of(type(inner)) if self.storage else None
         self.sharing: Any = None
         """Dealings with a store that other workers use too, if there is one."""
         self.operations: tuple[Operations, Operations] = ({"inner": self.call},) * 2
@@ -170,6 +172,10 @@ class Core:
     def call(self, call: tuple[Any, ...]) -> Any:
         """Call the wrapped saver, as `_taping.run` does."""
         return run(self.inner, call)
+
+    def tape(self) -> Tape | None:
+        """A tape for one call of the saver; None if its calls cannot be taped."""
+        return None if self._shadows is None else Tape(type(self.inner), self._shadows)
 
     def decoding(self) -> tuple[Any, Serde]:
         """How the saver decodes: a token equal for equal ways, and the serialiser."""

@@ -7,6 +7,7 @@ from typing import Any, cast
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from deerflow_saver._taping import noted_answer
 from deerflow_saver.history.facts import Packed
 from deerflow_saver.history.isolation import Serde
 
@@ -47,8 +48,8 @@ def _comparable(value: Any) -> str:
 def pack(serde: Serde, value: Any) -> Packed | None:
     """The value serialised, or None if the serialiser refuses (the saver will say so itself)."""
     try:
-        kind, data = serde.dumps_typed(value)
-        return Packed(kind, bytes(data))  # a bytearray is given as the very object
+        noted = noted_answer(serde.dumps_typed(value))
+        return None if noted is None else Packed(*noted)
     except Exception:  # noqa: BLE001 - any failure means the same here: nothing is learnt
         return None
 

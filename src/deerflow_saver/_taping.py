@@ -5,48 +5,50 @@ A call with a `Tape` is made on a shadow of the saver, whose serialiser notes wh
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from deerflow_saver._shadows import Shadows, shadow_of, shadows_of
+from deerflow_saver._shadows import Shadows, is_of, shadow_of
 
-__all__ = ["Tape", "run", "tape_for", "taped_as"]
+__all__ = ["Tape", "noted_answer", "run", "taped_as"]
 
-
-def tape_for(saver: Any) -> Tape | None:
-    """A tape for one call of `saver`; None if its class can have no shadows."""
-    shadows = shadows_of(type(saver))
-    return None if shadows is None else Tape(shadows)
+_BYTES = frozenset({bytes, bytearray, memoryview})
+Taped = list[tuple[Any, tuple[str, bytes] | None]]
 
 
 class Tape:
     """The values a saver serialised in one call, each with its bytes before any encryption."""
 
-    __slots__ = ("_shadows", "_taped")
+    __slots__ = ("_kind", "_shadows", "_taped")
 
-    def __init__(self, shadows: Shadows) -> None:
-        """Nothing was serialised yet."""
-        self._shadows = shadows
-        self._taped: list[tuple[Any, tuple[str, bytes] | None]] = []
+    def __init__(self, kind: type, shadows: Shadows) -> None:
+        """Nothing was serialised yet; `kind` is the saver's class, `shadows` its shadows'."""
+        self._kind, self._shadows = kind, shadows
+        self._taped: Taped = []
 
     def through(self, saver: Any) -> Any:
-        """The saver for one call that is taped; what was taped before is gone."""
-        taped: list[Any] = []
-        self._taped = taped
-        return shadow_of(saver, self._shadows, _taped(saver.serde, taped))
+        """The saver for one call that is taped; what was taped before is gone.
 
-    def values(self, writes: Sequence[Any]) -> list[tuple[str, bytes]] | None:
+        It may be a twin or a copy of the one that the tape is for, as long as it is of its class.
+        """
+        taped: Taped = []  # a new one: a call that was cancelled may go on serialising
+        self._taped = taped
+        if not is_of(saver, self._kind):
+            return saver
+        # Asked of the saver each time: somebody may replace it meanwhile
+        return shadow_of(saver, self._shadows, lambda: _taped(saver.serde, taped))
+
+    def values(self, writes: Sequence[tuple[Any, Any]]) -> list[tuple[str, bytes]] | None:
         """The serialised values of `writes`, if each was serialised once, in their order."""
         taped = self._taped
         if len(taped) != len(writes):
             return None
         values = []
-        for (value, packed), write in zip(taped, writes, strict=True):
-            if value is not write[1] or packed is None:
+        for (value, packed), (_, written) in zip(taped, writes, strict=True):
+            if value is not written or packed is None:
                 return None
             values.append(packed)
         return values
@@ -57,34 +59,44 @@ class _Taping:
 
     __slots__ = ("_serde", "_taped")
 
-    def __init__(self, serde: Any, taped: list[Any]) -> None:
+    def __init__(self, serde: Any, taped: Taped) -> None:
         self._serde, self._taped = serde, taped
 
     def dumps_typed(self, value: Any) -> Any:
         packed = self._serde.dumps_typed(value)
-        self._taped.append((value, _noted(packed)))
+        self._taped.append((value, noted_answer(packed)))
         return packed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._serde, name)
 
 
-def _noted(packed: Any) -> tuple[str, bytes] | None:
-    """A serialiser's answer as it is now: a bytearray may yet be changed."""
-    try:
-        kind, data = packed
-        return kind, bytes(data)
-    except (TypeError, ValueError):
-        return None
-
-
-def _taped(serde: Any, taped: list[Any]) -> Any:
+def _taped(serde: Any, taped: Taped) -> Any:
     """`serde` with what lies below its encryption taped (see `_serde.plain_serde`)."""
     if type(serde) is JsonPlusSerializer or not isinstance(serde, EncryptedSerializer):
         return _Taping(serde, taped)
-    twin = copy.copy(serde)
-    twin.serde = _taped(serde.serde, taped)
-    return twin
+    if not _encrypts_plainly(serde):
+        return serde  # it may count, or keep keys: what it does it has to do itself
+    return EncryptedSerializer(serde.cipher, _taped(serde.serde, taped))
+
+
+def noted_answer(answer: Any) -> tuple[str, bytes] | None:
+    """What `dumps_typed` gave, as it is now; None if savers need not give just that back.
+
+    A number, say, a database keeps as one. And a bytearray may be the very object that was
+    serialised, and yet be changed.
+    """
+    if not isinstance(answer, tuple) or len(answer) != 2:  # noqa: PLR2004 - kind and data
+        return None
+    kind, data = answer
+    return (kind, bytes(data)) if type(kind) is str and type(data) in _BYTES else None
+
+
+def _encrypts_plainly(serde: EncryptedSerializer) -> bool:
+    """Whether it does with a value what `EncryptedSerializer` does, and nothing else."""
+    dumps = getattr(type(serde), "dumps_typed", None)
+    own = getattr(serde, "__dict__", {})
+    return dumps is EncryptedSerializer.dumps_typed and "dumps_typed" not in own
 
 
 def run(saver: Any, call: tuple[Any, ...]) -> Any:

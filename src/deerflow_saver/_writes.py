@@ -21,7 +21,7 @@ from deerflow_saver._arguments import (
 from deerflow_saver._core import Core
 from deerflow_saver._plan import Plan
 from deerflow_saver._serde import pack
-from deerflow_saver._taping import Tape, tape_for
+from deerflow_saver._taping import Tape
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.channel_mode.marker import snapshots_in
 from deerflow_saver.history.chain import Chain
@@ -195,39 +195,49 @@ def store_writes(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
     cid = configurable(config).get("checkpoint_id")
     if core.walker.paths is not None:
         core.walker.paths.note(config, task_id, path or "")
-    begun = _begin_rows(core, config, cid, writes or ())
-    recorded = core.storage and any(writing.node is not None for _, _, writing in begun)
-    tape = tape_for(core.inner) if recorded else None
+    pairs = _pairs(writes)
+    begun = _begin_rows(core, config, cid, pairs)
+    recorded = any(writing.node is not None for _, _, writing in begun)
+    tape = core.tape() if recorded else None
     try:
         stored = yield "inner", (name, args, kwargs) if tape is None else (name, args, kwargs, tape)
     except BaseException as error:
         if core.lost is not None and isinstance(error, Exception):
-            core.lost.note(config, writes or (), error)
+            core.lost.note(config, pairs or (), error)
         _end_rows(begun, cid, None)
         _distrust([(key, chain) for key, chain, _ in begun])
         raise
     if not begun:
         return stored
-    rows = _rows(begun, tape, writes, task_id, path or "") if tape is not None else None
+    rows = None if tape is None or pairs is None else _rows(begun, tape, pairs, task_id, path or "")
     _end_rows(begun, cid, rows)
     if rows is not None:
         core.shared.count("learned")
     return stored
 
 
+Pairs = Sequence[tuple[Any, Any]]
 Begun = list[tuple[ChainKey, Chain, Writing]]
 
 
-def _begin_rows(core: Core, config: Any, cid: Any, writes: Any) -> Begun:
+def _pairs(writes: Any) -> Pairs | None:
+    """Channel and value of each write; None if they are not what they should be."""
+    try:
+        return [(channel, value) for channel, value in writes or ()]
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _begin_rows(core: Core, config: Any, cid: Any, pairs: Pairs | None) -> Begun:
     begun: Begun = []
     if type(cid) is not str:
         return begun
-    names = [write[0] for write in writes]
+    names = [channel for channel, _ in pairs or ()]
     core.shared.passes(names)
     for key, chain in core.to_write(config):
         writing: Writing | None = Writing(None, -1, late=True)
         with contextlib.suppress(ChainBusy), chain.lock:
-            writing = chain.begin_rows(cid, names)
+            writing = chain.begin_rows(cid, names) if pairs is not None else writing
         if writing is not None:
             begun.append((key, chain, writing))
     return begun
@@ -239,15 +249,15 @@ def _end_rows(begun: Begun, checkpoint_id: Any, rows: list[Row] | None) -> None:
             chain.end_rows(checkpoint_id, writing, rows)
 
 
-def _rows(begun: Begun, tape: Tape, writes: Any, task_id: Any, path: str) -> list[Row] | None:
+def _rows(begun: Begun, tape: Tape, pairs: Pairs, task_id: Any, path: str) -> list[Row] | None:
     """The recorded channels' writes as rows; None where it is not known what was stored."""
-    values = tape.values(writes)
+    values = tape.values(pairs)
     if values is None:
         return None
     channels = set[str]().union(*(chain.channels for _, chain, _ in begun))
     return [
         Row(path, task_id, WRITES_IDX_MAP.get(channel, index), channel, Packed(*packed))
-        for index, ((channel, _), packed) in enumerate(zip(writes, values, strict=True))
+        for index, ((channel, _), packed) in enumerate(zip(pairs, values, strict=True))
         if channel in channels
     ]
 

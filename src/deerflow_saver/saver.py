@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self, cast
 
 import wrapt
 
-from deerflow_saver._arguments import argument, history_arguments
+from deerflow_saver._arguments import argument, history_arguments, writes_kept
 from deerflow_saver._core import Core, Shared
 from deerflow_saver._delegate import proxy_class
 from deerflow_saver._plan import adrive, drive
@@ -311,6 +311,8 @@ def _writing(
 
     def plan(self: CachedHistorySaver, face: str, args: Any, kwargs: Any) -> Any:
         core, guarded = self._self_core, self._self_guard
+        if name == "put_writes":
+            args, kwargs = writes_kept(args, kwargs)
         if guarded is None:
             made = store(core, face, args, kwargs)
         else:
