@@ -86,6 +86,55 @@ def test_what_every_saver_stores_is_learnt(case: Any, storage: Storage, guard: A
         assert (saver.cache_info().learned, saver.cache_info().walks) == (4, 0)
 
 
+TAKEN = [
+    [("other", "x"), ("log", "own")],
+    [("other", "x")],
+    [("log", "own"), ("other", "x")],
+]
+"""What a task stored, before it writes once more."""
+
+
+@every_sync_case
+@pytest.mark.parametrize("first", TAKEN, ids=["behind", "alone", "before"])
+@pytest.mark.parametrize("read", [False, True])
+def test_a_write_whose_place_is_taken_is_not_known_as_stored(
+    case: Any, storage: Storage, first: Any, read: bool
+) -> None:
+    with case.open(storage) as raw:
+        saver = CachedHistorySaver(raw, guard="off")
+        lines(saver)
+        (_, put), (_, (config, *_)), (_, next_one), _ = steps("3")
+        saver.put(*put)
+        # The run that stored it may have been another process's
+        (raw if read else saver).put_writes(config, first, "task", "~path")
+        if read:
+            saver.get_tuple(config)
+        saver.put_writes(config, [("log", "late")], "task", "~path")
+        saver.put_writes(config, [("__interrupt__", "i")], "next", "~path")
+        saver.put_writes(config, [("log", "next")], "next", "~path")
+        saver.put(*next_one)
+        head = steps_config(next_one)
+        assert written(saver, head) == written(raw, head)
+        assert "late" not in written(raw, head)
+        assert "next" in written(raw, head)
+
+
+def test_a_task_that_was_interrupted_is_learnt_from() -> None:
+    raw = InMemorySaver()
+    saver = CachedHistorySaver(raw, guard="off")
+    lines(saver)
+    (_, put), (_, (config, writes, *rest)), (_, next_one), _ = steps("3")
+    saver.put(*put)
+    saver.put_writes(config, [("__interrupt__", "i")], *rest)
+    saver.get_tuple(config)
+    saver.put_writes(config, writes, *rest)
+    saver.put(*next_one)
+    walks = saver.cache_info().walks
+    head = steps_config(next_one)
+    assert written(saver, head) == written(raw, head) == [["3", 0], {"more": 0}]
+    assert (saver.cache_info().walks, saver.cache_info().fetches) == (walks, 0)
+
+
 @with_and_without_guard
 @every_async_case
 async def test_what_every_async_saver_stores_is_learnt(

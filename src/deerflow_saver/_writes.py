@@ -196,7 +196,7 @@ def store_writes(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
     if core.walker.paths is not None:
         core.walker.paths.note(config, task_id, path or "")
     pairs = _pairs(writes)
-    begun = _begin_rows(core, config, cid, pairs)
+    begun = _begin_rows(core, config, cid, pairs, task_id)
     recorded = any(writing.node is not None for _, _, writing in begun)
     tape = core.tape() if recorded else None
     try:
@@ -228,16 +228,17 @@ def _pairs(writes: Any) -> Pairs | None:
         return None
 
 
-def _begin_rows(core: Core, config: Any, cid: Any, pairs: Pairs | None) -> Begun:
+def _begin_rows(core: Core, config: Any, cid: Any, pairs: Pairs | None, task_id: Any) -> Begun:
     begun: Begun = []
     if type(cid) is not str:
         return begun
     names = [channel for channel, _ in pairs or ()]
     core.shared.passes(names)
+    places = None if all(name in WRITES_IDX_MAP for name in names) else task_id
     for key, chain in core.to_write(config):
         writing: Writing | None = Writing(None, -1, late=True)
         with contextlib.suppress(ChainBusy), chain.lock:
-            writing = chain.begin_rows(cid, names) if pairs is not None else writing
+            writing = writing if pairs is None else chain.begin_rows(cid, names, places)
         if writing is not None:
             begun.append((key, chain, writing))
     return begun

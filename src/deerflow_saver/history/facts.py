@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from langgraph.checkpoint.base import WRITES_IDX_MAP
+
 from deerflow_saver._tally import tally
 from deerflow_saver.history.isolation import Write
 from deerflow_saver.history.minting import now
@@ -95,6 +97,8 @@ class Writing(NamedTuple):
     generation: int
     late: bool = False
     """Whether the write came too late, so that everything is forgotten."""
+    again: bool = False
+    """Whether the task wrote there before: writes in a taken place a database drops."""
 
 
 class ChainBusy(Exception):  # noqa: N818 - a signal inside this package
@@ -183,6 +187,8 @@ class Facts:
         self._pending: dict[str, Node] = {}
         self._unrecorded: dict[str, None] = {}
         """Checkpoints put here of which nothing else is known; the last few."""
+        self._writers: dict[str, set[str]] = {}
+        """Tasks that wrote anything on a checkpoint without children; the last few of these."""
         self._newest = ""
         self._roots: set[str] = set()
         self._row_bytes = 0
@@ -199,7 +205,7 @@ class Facts:
         self.serial += 1
         for table in (
             self._nodes, self._children, self._latest, self._seeds, self._pending,
-            self._unrecorded, self._roots, self.outbox,
+            self._unrecorded, self._writers, self._roots, self.outbox,
         ):  # fmt: skip
             table.clear()
         self._newest = ""
@@ -377,13 +383,18 @@ class Facts:
         if node is not None and ours and parent not in self._children:
             node.final = node.rows is not None and not node.busy
         self._children[parent] = child
+        self._writers.pop(parent, None)
 
-    def begin_rows(self, checkpoint_id: str, channels: Iterable[str]) -> Writing | None:
+    def begin_rows(
+        self, checkpoint_id: str, channels: Iterable[str], task_id: str | None = None
+    ) -> Writing | None:
         """Before a `put_writes`; None if it carries no recorded channel.
 
-        A write on a checkpoint that others already build on makes the chain forget.
+        A write on a checkpoint that others already build on makes the chain forget. `task_id`
+        is that of writes which take places among the task's own, as all but special ones do.
         """
         self.serial += 1
+        again = task_id is not None and self._wrote(checkpoint_id, task_id)
         if self._since.keys().isdisjoint(channels):
             return None
         node = self._nodes.get(checkpoint_id)
@@ -401,7 +412,18 @@ class Facts:
                 node = self._pending[checkpoint_id] = Node({})
                 node.rows = {}
         node.busy += 1
-        return Writing(node, self.generation)
+        return Writing(node, self.generation, again=again)
+
+    def _wrote(self, checkpoint_id: str, task_id: str) -> bool:
+        """Note that a task writes on a checkpoint; whether it did so before."""
+        writers = self._writers.get(checkpoint_id)
+        if writers is None:
+            if len(self._writers) == _UNRECORDED:
+                del self._writers[next(iter(self._writers))]
+            writers = self._writers[checkpoint_id] = set()
+        known = len(writers)
+        writers.add(task_id)
+        return len(writers) == known
 
     def end_rows(self, checkpoint_id: str, writing: Writing, rows: Iterable[Row] | None) -> None:
         """After a `put_writes`: record `rows`, or with None that they are not known."""
@@ -421,6 +443,10 @@ class Facts:
         node.read = None
         if rows is None or node.rows is None:
             node.rows = None
+            return
+        rows = list(rows)
+        if writing.again and any((row.task_id, row.idx) not in node.rows for row in rows):
+            node.rows = None  # the place may be taken by a channel that is not recorded
             return
         for row in rows:
             # LangGraph's savers keep the first write of a (task id, idx)
@@ -454,6 +480,8 @@ class Facts:
         for task_id, channel, _ in own:
             if channel in self._since:
                 by_channel.setdefault(channel, []).append(task_id)
+            if channel not in WRITES_IDX_MAP and checkpoint_id not in self._children:
+                self._wrote(checkpoint_id, task_id)
         if node is None:
             node = self._met(checkpoint_id, parent, stored, versions)
             node.step, node.depth, node.overdue = step, depth, overdue
