@@ -8,6 +8,7 @@ import sqlite3
 import weakref
 from contextlib import closing
 from typing import Any, ClassVar
+from uuid import UUID
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
@@ -117,6 +118,30 @@ def test_a_write_whose_place_is_taken_is_not_known_as_stored(
         assert written(saver, head) == written(raw, head)
         assert "late" not in written(raw, head)
         assert "next" in written(raw, head)
+
+
+class Name(str):
+    """An id that is a string, and something more."""
+
+    __slots__ = ()
+
+
+@every_sync_case
+@pytest.mark.parametrize("kind", [Name, UUID])
+def test_a_checkpoint_that_is_named_otherwise_is_the_same(
+    case: Any, storage: Storage, kind: Any
+) -> None:
+    with case.open(storage) as raw:
+        saver = CachedHistorySaver(raw, guard="off")
+        lines(saver)
+        (_, put), (_, (config, writes, *rest)), (_, next_one), _ = steps("3")
+        saver.put(*put)
+        names = config["configurable"]
+        named = {"configurable": {**names, "checkpoint_id": kind(names["checkpoint_id"])}}
+        saver.put_writes(named, writes, *rest)
+        saver.put(*next_one)
+        head = steps_config(next_one)
+        assert written(saver, head) == written(raw, head)
 
 
 def test_a_task_that_was_interrupted_is_learnt_from() -> None:

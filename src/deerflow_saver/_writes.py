@@ -230,7 +230,8 @@ def _pairs(writes: Any) -> Pairs | None:
 
 def _begin_rows(core: Core, config: Any, cid: Any, pairs: Pairs | None, task_id: Any) -> Begun:
     begun: Begun = []
-    if type(cid) is not str:
+    known = type(cid) is str and pairs is not None  # else what is written is not, or where
+    if cid is None:
         return begun
     names = [channel for channel, _ in pairs or ()]
     core.shared.passes(names)
@@ -238,7 +239,7 @@ def _begin_rows(core: Core, config: Any, cid: Any, pairs: Pairs | None, task_id:
     for key, chain in core.to_write(config):
         writing: Writing | None = Writing(None, -1, late=True)
         with contextlib.suppress(ChainBusy), chain.lock:
-            writing = writing if pairs is None else chain.begin_rows(cid, names, places)
+            writing = chain.begin_rows(cid, names, places) if known else writing
         if writing is not None:
             begun.append((key, chain, writing))
     return begun
