@@ -207,6 +207,25 @@ def test_a_thread_of_a_thousand_writes_takes_little_more_than_its_messages(
     assert cached <= 2.5 * decoded
 
 
+@pytest.mark.parametrize("writes", [1, 3, 10])
+@pytest.mark.parametrize("way", ["learned", "read", "learned and read"])
+def test_the_accounts_are_honest_for_many_short_threads(raw: Saver, writes: int, way: str) -> None:
+    values = numbered(plain, writes)
+    found = [converse(raw, f"found-{n}", values) for n in range(100)]
+
+    def make() -> CachedHistorySaver:
+        wrapped = CachedHistorySaver(raw, guard="off")
+        configs = found
+        if "learned" in way:
+            converse(wrapped, str(uuid4()), values)  # tells that the channel is delta
+            configs = [converse(wrapped, str(uuid4()), values) for _ in found]
+        for config in configs if "read" in way else ():
+            read(wrapped, config)
+        return wrapped
+
+    assert_honest(make)
+
+
 def test_many_threads_never_exceed_the_budget(raw: Saver) -> None:
     configs = [converse(raw, f"thread-{n}", numbered(plain, 40)) for n in range(40)]
     cache = MemoryHistoryCache(max_bytes=1_000_000)

@@ -43,7 +43,7 @@ class Fetched(NamedTuple):
     """Rows are decoded when the history they become part of is first read."""
 
 
-_CHAIN_BYTES = 2000
+_CHAIN_BYTES = 4200
 _ANCHORS, _LAST = 8, 64
 
 

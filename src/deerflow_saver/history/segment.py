@@ -20,6 +20,7 @@ from deerflow_saver.history.isolation import Block, Isolation, Serde, Write
 __all__ = ["Position", "Seed", "Segment", "View"]
 
 _POSITION_BYTES = 340
+_VIEW_BYTES = 600
 
 
 class Seed:
@@ -189,4 +190,5 @@ class View:
     @property
     def size(self) -> int:
         """Bytes of all segments and positions; a seed shared by two segments counts twice."""
-        return (len(self.after) + len(self.direct)) * _POSITION_BYTES + self._bytes
+        positions = len(self.after) + len(self.direct)
+        return _VIEW_BYTES + positions * _POSITION_BYTES + self._bytes
