@@ -7,10 +7,12 @@ import random
 import sqlite3
 import weakref
 from contextlib import closing
+from functools import wraps
 from typing import Any, ClassVar
 from uuid import UUID
 
 import pytest
+import wrapt
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -376,8 +378,29 @@ class Hashed(SqliteSaver, dict[str, Any]):
     __hash__ = object.__hash__
 
 
+class Sealed(type(InMemorySaver)):  # type: ignore[misc]
+    """A metaclass whose classes have no subclasses."""
+
+    def __new__(cls, name: str, bases: Any, parts: Any) -> Any:
+        if any(isinstance(base, Sealed) for base in bases):
+            message = f"{name}: no subclass"
+            raise TypeError(message)
+        return super().__new__(cls, name, bases, parts)
+
+
+class Last(SqliteSaver, metaclass=Sealed):
+    """Could have no twin but a copy, and changes what a call comes across."""
+
+    def __del__(self) -> None:
+        assert type(self) is Last
+
+    def cursor(self, *args: Any, **kwargs: Any) -> Any:
+        assert type(self) is Last
+        return super().cursor(*args, **kwargs)
+
+
 @with_and_without_guard
-@pytest.mark.parametrize("kind", [Named, Slotted, Setting, Derived, Looking, Hashed])
+@pytest.mark.parametrize("kind", [Named, Slotted, Setting, Derived, Looking, Hashed, Last])
 def test_a_saver_of_its_own_kind_stores_as_itself(kind: Any, guard: Any) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         raw = kind(connection)
@@ -385,6 +408,43 @@ def test_a_saver_of_its_own_kind_stores_as_itself(kind: Any, guard: Any) -> None
         config = lines(saver)
         assert written(saver, config) == written(raw, config) == [["2", 0], {"more": 0}]
         assert saver.cache_info().learned == 0
+
+
+@pytest.mark.parametrize("way", ["plain", "named", "proxy"])
+@pytest.mark.parametrize("name", ["put_writes", "cursor"])
+def test_a_patch_of_langgraphs_class_sees_the_saver_itself(
+    monkeypatch: pytest.MonkeyPatch, way: str, name: str
+) -> None:
+    original = getattr(SqliteSaver, name)
+    seen: list[Any] = []
+
+    def traced(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append(self)
+        return original(self, *args, **kwargs)
+
+    def around(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        seen.append(instance)
+        return wrapped(*args, **kwargs)
+
+    patches = {
+        "plain": traced,
+        "named": wraps(original)(traced),
+        "proxy": wrapt.FunctionWrapper(original, around),
+    }
+    with closing(sqlite3.connect(":memory:")) as connection:
+        assert shadows_of(SqliteSaver) is not None
+        with monkeypatch.context() as patching:
+            patching.setattr(SqliteSaver, name, patches[way])
+            raw = SqliteSaver(connection)
+            config = lines(CachedHistorySaver(raw, guard="off"))
+            assert seen
+            assert all(saver is raw for saver in seen)
+        saver = CachedHistorySaver(SqliteSaver(connection), guard="off")
+        assert written(saver, config) == [["2", 0], {"more": 0}]
+        (_, put), (_, put_writes), *_ = steps("3")
+        saver.put(*put)
+        saver.put_writes(*put_writes)
+        assert saver.cache_info().learned == 1
 
 
 class Extended(SqliteSaver):
