@@ -16,7 +16,8 @@ import copy
 import inspect
 import sys
 from abc import ABCMeta
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -57,8 +58,8 @@ def twin_of(saver: Any, **attributes: Any) -> Any:
     return made
 
 
-def shadow_of(saver: Any, shadows: Shadows, serde: Callable[[], Any]) -> Any:
-    """A shadow that serialises with what `serde` gives, asked each time."""
+def shadow_of(saver: Any, shadows: Shadows, serde: Any) -> Any:
+    """A shadow that serialises with `serde`."""
     shadow = object.__new__(shadows)
     shadow.__dict__ = saver.__dict__
     shadow.own_serde = serde
@@ -141,7 +142,7 @@ def _same(one: Code, other: Code) -> bool:
 
 def _is_own(cls: type, found: Any) -> bool:
     """Whether it is of the module that defines the class, and not somebody's patch."""
-    homes = [id(vars(sys.modules[cls.__module__])), id(vars(contextlib))]
+    homes = [id(vars(module)) for module in (sys.modules.get(cls.__module__), contextlib) if module]
     found = getattr(found, "__func__", getattr(found, "fget", found))
     while type(found) is FunctionType and id(found.__globals__) in homes:
         if "__wrapped__" not in vars(found):
@@ -151,8 +152,8 @@ def _is_own(cls: type, found: Any) -> bool:
 
 
 def _shadow_class(own: type) -> Shadows:
-    serde = property(lambda shadow: shadow.own_serde())
-    return _subclass(own, {"__slots__": ("own_serde",), "serde": serde})
+    parts = {"__slots__": ("own_serde",), "serde": property(attrgetter("own_serde"))}
+    return _subclass(own, parts)
 
 
 def _names_met(own: type) -> set[str]:

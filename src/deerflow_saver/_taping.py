@@ -38,8 +38,7 @@ class Tape:
         self._taped = taped
         if not is_of(saver, self._kind):
             return saver
-        # Asked of the saver each time: somebody may replace it meanwhile
-        return shadow_of(saver, self._shadows, lambda: _taped(saver.serde, taped))
+        return shadow_of(saver, self._shadows, _Taping(saver, taped))
 
     def values(self, writes: Sequence[tuple[Any, Any]]) -> list[tuple[str, bytes]] | None:
         """The serialised values of `writes`, if each was serialised once, in their order."""
@@ -55,29 +54,27 @@ class Tape:
 
 
 class _Taping:
-    """A serialiser that writes down what it gives."""
+    """The serialiser that a saver has at the moment; what it gives is written down."""
 
-    __slots__ = ("_serde", "_taped")
+    __slots__ = ("_saver", "_taped")
 
-    def __init__(self, serde: Any, taped: Taped) -> None:
-        self._serde, self._taped = serde, taped
+    def __init__(self, saver: Any, taped: Taped) -> None:
+        """`saver` is asked for its `serde` each time: somebody may replace it meanwhile."""
+        self._saver, self._taped = saver, taped
 
     def dumps_typed(self, value: Any) -> Any:
-        packed = self._serde.dumps_typed(value)
-        self._taped.append((value, noted_answer(packed)))
-        return packed
+        serde = self._saver.serde
+        if type(serde) is JsonPlusSerializer or not isinstance(serde, EncryptedSerializer):
+            packed = serde.dumps_typed(value)
+            self._taped.append((value, noted_answer(packed)))
+            return packed
+        if not _encrypts_plainly(serde):
+            return serde.dumps_typed(value)  # it may count, or keep keys: it has to do that itself
+        # What lies below the encryption is taped (see `_serde.plain_serde`)
+        return EncryptedSerializer(serde.cipher, _Taping(serde, self._taped)).dumps_typed(value)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._serde, name)
-
-
-def _taped(serde: Any, taped: Taped) -> Any:
-    """`serde` with what lies below its encryption taped (see `_serde.plain_serde`)."""
-    if type(serde) is JsonPlusSerializer or not isinstance(serde, EncryptedSerializer):
-        return _Taping(serde, taped)
-    if not _encrypts_plainly(serde):
-        return serde  # it may count, or keep keys: what it does it has to do itself
-    return EncryptedSerializer(serde.cipher, _taped(serde.serde, taped))
+        return getattr(self._saver.serde, name)
 
 
 def noted_answer(answer: Any) -> tuple[str, bytes] | None:

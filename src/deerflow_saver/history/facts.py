@@ -415,7 +415,9 @@ class Facts:
         return Writing(node, self.generation, again=again)
 
     def _wrote(self, checkpoint_id: str, task_id: str) -> bool:
-        """Note that a task writes on a checkpoint; whether it did so before."""
+        """Note that a task writes on a checkpoint; whether it did so before, if that matters."""
+        if checkpoint_id in self._children:
+            return False
         writers = self._writers.get(checkpoint_id)
         if writers is None:
             if len(self._writers) == _UNRECORDED:
@@ -480,7 +482,7 @@ class Facts:
         for task_id, channel, _ in own:
             if channel in self._since:
                 by_channel.setdefault(channel, []).append(task_id)
-            if channel not in WRITES_IDX_MAP and checkpoint_id not in self._children:
+            if channel not in WRITES_IDX_MAP and checkpoint_id >= self._newest:
                 self._wrote(checkpoint_id, task_id)
         if node is None:
             node = self._met(checkpoint_id, parent, stored, versions)
