@@ -15,14 +15,18 @@ import pytest
 import wrapt
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from deerflow_saver import CachedHistorySaver
 from deerflow_saver._shadows import shadows_of
 from deerflow_saver._taping import Tape, run
+from deerflow_saver.cli.counting import counted
 from support.ciphers import Rotation
 from support.savers import Storage, every_async_case, every_sync_case
 
@@ -407,7 +411,31 @@ def test_a_saver_of_its_own_kind_stores_as_itself(kind: Any, guard: Any) -> None
         saver = CachedHistorySaver(raw, guard=guard)
         config = lines(saver)
         assert written(saver, config) == written(raw, config) == [["2", 0], {"more": 0}]
+        assert saver.cache_info().learned == 4  # packed before and after each call
+
+
+@with_and_without_guard
+def test_a_patch_that_stores_other_values_is_not_learnt_from(
+    monkeypatch: pytest.MonkeyPatch, guard: Any
+) -> None:
+    original = SqliteSaver.put_writes
+
+    @wraps(original)
+    def redacted(self: Any, config: Any, writes: Any, *args: Any) -> None:
+        original(self, config, [(channel, "redacted") for channel, _ in writes], *args)
+
+    monkeypatch.setattr(SqliteSaver, "put_writes", redacted)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        raw = SqliteSaver(connection)
+        saver = CachedHistorySaver(raw, guard=guard)
+        config = lines(saver)
+        assert written(saver, config) == written(raw, config) == ["redacted", "redacted"]
         assert saver.cache_info().learned == 0
+
+
+@pytest.mark.parametrize("kind", [SqliteSaver, PostgresSaver, AsyncSqliteSaver, AsyncPostgresSaver])
+def test_a_class_whose_calls_are_counted_is_taped(kind: Any) -> None:
+    assert shadows_of(counted(kind)) is not None
 
 
 @pytest.mark.parametrize("way", ["plain", "named", "proxy"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from deerflow_saver._arguments import configurable
@@ -13,13 +13,14 @@ from deerflow_saver._failures import FailedWrites
 from deerflow_saver._plan import Operations
 from deerflow_saver._probe import Traits, traits_of
 from deerflow_saver._recent import Recent
-from deerflow_saver._serde import plain_serde, token_of
-from deerflow_saver._shadows import shadows_of
+from deerflow_saver._serde import pack, plain_serde, token_of
+from deerflow_saver._shadows import shadows_of, stores_as_given
 from deerflow_saver._taping import Tape, run
 from deerflow_saver.cache.base import ChainKey, HistoryCache
 from deerflow_saver.events import CacheInfo, OnEvent
 from deerflow_saver.fixes import failed_writes_kept_checkpoint
 from deerflow_saver.history.chain import Chain
+from deerflow_saver.history.facts import Packed
 from deerflow_saver.history.isolation import Isolation, Serde
 from deerflow_saver.history.minting import now
 from deerflow_saver.history.reader import Flights, always_delta
@@ -176,6 +177,14 @@ class Core:
     def tape(self) -> Tape | None:
         """A tape for one call of the saver; None if its calls cannot be taped."""
         return None if self._shadows is None else Tape(type(self.inner), self._shadows)
+
+    def packed(self, values: Iterable[Any]) -> list[Packed] | None:
+        """What the saver would store of these values; None if that is not known."""
+        if not self.storage or not stores_as_given(type(self.inner)):
+            return None
+        _, serde = self.decoding()
+        packed = [pack(serde, value) for value in values]
+        return None if None in packed else cast("list[Packed]", packed)
 
     def decoding(self) -> tuple[Any, Serde]:
         """How the saver decodes: a token equal for equal ways, and the serialiser."""

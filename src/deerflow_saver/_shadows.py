@@ -11,10 +11,8 @@ there is none.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import inspect
-import sys
 from abc import ABCMeta
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
@@ -23,7 +21,7 @@ from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-__all__ = ["Shadows", "is_of", "shadow_of", "shadows_of", "twin_of"]
+__all__ = ["Shadows", "is_of", "shadow_of", "shadows_of", "stores_as_given", "twin_of"]
 
 _UNCOPIED = ("__reduce_ex__", "__reduce__", "__getstate__", "__new__")
 _COPYING = ("__copy__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
@@ -35,7 +33,10 @@ Shadows = Any
 _twin_classes: dict[type, Any] = {}
 
 _PACKAGE = "langgraph.checkpoint."
+_OURS = (_PACKAGE, "deerflow_saver.", "contextlib")
 _WRITING = ("put_writes", "aput_writes")
+_DECIDING = (*_WRITING, "_dump_writes")
+"""Methods of which one that is not LangGraph's may store other values than it is given."""
 _ALWAYS_MET = frozenset(
     {"__class__", "__delattr__", "__getattr__", "__getattribute__", "__setattr__"}
 )
@@ -112,7 +113,7 @@ _known: dict[type, _Known] = {}
 def shadows_of(kind: type) -> Shadows | None:
     """The class of the shadows of a saver's class; None where its writes run others' code."""
     lineage = kind.__mro__
-    own = next((cls for cls in lineage if str(cls.__module__).startswith(_PACKAGE)), None)
+    own = next(filter(_is_langgraphs, lineage), None)
     if own is None:
         return None
     known = _known_of(own)
@@ -126,13 +127,13 @@ def _known_of(own: type) -> _Known:
     if known is None or not _same(known.code, _code_met(own, known.names)):
         names = _ALWAYS_MET.union(_names_met(own)) - {"serde"}
         code = _code_met(own, names)
-        unpatched = all(_is_own(cls, found) for (cls, _), found in code.items())
+        unpatched = all(map(_is_own, code.values()))
         known = _known[own] = _Known(names, code, _shadow_class(own) if unpatched else None)
     return known
 
 
 def _code_met(own: type, names: frozenset[str]) -> Code:
-    classes = [cls for cls in own.__mro__ if cls.__module__.startswith(_PACKAGE)]
+    classes = filter(_is_langgraphs, own.__mro__)
     return {(cls, name): vars(cls)[name] for cls in classes for name in names & vars(cls).keys()}
 
 
@@ -140,11 +141,23 @@ def _same(one: Code, other: Code) -> bool:
     return one.keys() == other.keys() and all(one[key] is other[key] for key in one)
 
 
-def _is_own(cls: type, found: Any) -> bool:
-    """Whether it is of the module that defines the class, and not somebody's patch."""
-    homes = [id(vars(module)) for module in (sys.modules.get(cls.__module__), contextlib) if module]
+def stores_as_given(kind: type) -> bool:
+    """Whether LangGraph's own code decides what a write stores, whatever else the class changes."""
+    for name in _DECIDING:
+        home = next((cls for cls in kind.__mro__ if name in vars(cls)), None)
+        if home is not None and not (_is_langgraphs(home) and _is_own(vars(home)[name])):
+            return False
+    return True
+
+
+def _is_langgraphs(cls: type) -> bool:
+    return str(cls.__module__).startswith(_PACKAGE)
+
+
+def _is_own(found: Any) -> bool:
+    """Whether it is LangGraph's code, perhaps in a wrapper of this package, and nobody's patch."""
     found = getattr(found, "__func__", getattr(found, "fget", found))
-    while type(found) is FunctionType and id(found.__globals__) in homes:
+    while type(found) is FunctionType and found.__globals__.get("__name__", "").startswith(_OURS):
         if "__wrapped__" not in vars(found):
             return True
         found = vars(found)["__wrapped__"]

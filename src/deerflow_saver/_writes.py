@@ -21,7 +21,6 @@ from deerflow_saver._arguments import (
 from deerflow_saver._core import Core
 from deerflow_saver._plan import Plan
 from deerflow_saver._serde import pack
-from deerflow_saver._taping import Tape
 from deerflow_saver.cache.base import ChainKey
 from deerflow_saver.channel_mode.marker import snapshots_in
 from deerflow_saver.history.chain import Chain
@@ -197,10 +196,9 @@ def store_writes(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
         core.walker.paths.note(config, task_id, path or "")
     pairs = _pairs(writes)
     begun = _begin_rows(core, config, cid, pairs, task_id)
-    recorded = any(writing.node is not None for _, _, writing in begun)
-    tape = core.tape() if recorded else None
+    values = _Values(core, pairs) if any(node for _, _, (node, *_) in begun) else None
     try:
-        stored = yield "inner", (name, args, kwargs) if tape is None else (name, args, kwargs, tape)
+        stored = yield "inner", (name, args, kwargs, *(values.tapes if values else ()))
     except BaseException as error:
         if core.lost is not None and isinstance(error, Exception):
             core.lost.note(config, pairs or (), error)
@@ -209,7 +207,7 @@ def store_writes(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
         raise
     if not begun:
         return stored
-    rows = None if tape is None or pairs is None else _rows(begun, tape, pairs, task_id, path or "")
+    rows = _rows(begun, values, task_id, path or "") if values else None
     _end_rows(begun, cid, rows)
     if rows is not None:
         core.shared.count("learned")
@@ -251,15 +249,40 @@ def _end_rows(begun: Begun, checkpoint_id: Any, rows: list[Row] | None) -> None:
             chain.end_rows(checkpoint_id, writing, rows)
 
 
-def _rows(begun: Begun, tape: Tape, pairs: Pairs, task_id: Any, path: str) -> list[Row] | None:
+class _Values:
+    """The values of a `put_writes`, as the saver serialises them.
+
+    A saver whose class has changed some of the code that stores them cannot be taped: they are
+    packed before and after the call, and known if nobody changed them meanwhile.
+    """
+
+    def __init__(self, core: Core, pairs: Pairs | None) -> None:
+        self.pairs = pairs or ()
+        tape = core.tape()
+        self.tapes = () if tape is None else (tape,)
+        self._core = core
+        self._before = core.packed(self._given()) if tape is None else None
+
+    def _given(self) -> list[Any]:
+        return [value for _, value in self.pairs]
+
+    def stored(self) -> Sequence[tuple[str, bytes]] | None:
+        """What was stored; None if that is not known."""
+        for tape in self.tapes:
+            return tape.values(self.pairs)
+        same = self._before is not None and self._before == self._core.packed(self._given())
+        return self._before if same else None
+
+
+def _rows(begun: Begun, values: _Values, task_id: Any, path: str) -> list[Row] | None:
     """The recorded channels' writes as rows; None where it is not known what was stored."""
-    values = tape.values(pairs)
-    if values is None:
+    stored = values.stored()
+    if stored is None:
         return None
     channels = set[str]().union(*(chain.channels for _, chain, _ in begun))
     return [
         Row(path, task_id, WRITES_IDX_MAP.get(channel, index), channel, Packed(*packed))
-        for index, ((channel, _), packed) in enumerate(zip(pairs, values, strict=True))
+        for index, ((channel, _), packed) in enumerate(zip(values.pairs, stored, strict=True))
         if channel in channels
     ]
 
