@@ -78,6 +78,8 @@ def test_a_put_is_judged_by_where_parent_and_child_stand(
         ({"foreign": True, "delta": False}, None),
         ({"place": "newer", "foreign": True}, None),
         ({"head": None, "place": "newer"}, None),
+        ({"place": "newer", "coming": "fork"}, "fork"),
+        ({"place": "newer", "coming": "second root", "delta": False}, "second root"),
         ({"place": "older"}, "fork"),
         ({"place": "older", "own_child": True}, "fork"),
         ({"place": "older", "delta": False}, None),

@@ -203,10 +203,11 @@ class Guard:
             strict=self.strict,
             own_child=head.parent_place == "older"
             and namespace.is_child_of(run, target.checkpoint_id),
+            coming=_coming(namespace, run, head),
         )
         reason = judge_writes(facts)
         if reason is not None:
-            return Refusal(reason, delta or names, facts.head)
+            return Refusal(reason, delta or names, facts.head, behind=facts.place == "newer")
         lost: tuple[str, ...] = ()
         if delta and facts.place == "head" and not seen.expected:
             lost = lost_channels(self.saver.serde, seen.rows, writes.task_id, writes.writes, delta)
@@ -316,6 +317,7 @@ class Guard:
             namespace.children.keep(parent, run)
             namespace.known.discard((run, parent))
         namespace.known_to(run, put.child).complete = True
+        namespace.goes_on(run, put.child)
 
     def wrote(self, writes: Writes, namespace: Namespace, run: Run | None) -> None:
         """The writes may be stored, even if the call failed."""
@@ -336,6 +338,8 @@ class Guard:
         """A row was read."""
         namespace = self.namespace(target)
         run, renewed = self.state.reader(target.names)
+        read = row.checkpoint["id"] if row is not None else target.checkpoint_id
+        namespace.loaded(run, read, named=target.checkpoint_id is not None)
         if row is None:  # which tells nothing of what the first put will bring
             return
         namespace.learn(row, latest=target.checkpoint_id is None)
@@ -350,6 +354,18 @@ class Guard:
 def _union(names: frozenset[str], more: frozenset[str]) -> frozenset[str]:
     """All the names; the same object where there are no more."""
     return names if more <= names else names | more
+
+
+def _coming(namespace: Namespace, run: Run | None, head: Head) -> Reason | None:
+    """Why the put that `run` makes next will be refused, as far as what it goes on from tells.
+
+    Its writes may overtake it: LangGraph saves from several threads, and none may run at once.
+    """
+    base = namespace.base_of(run)
+    if head.parent_place != "newer" or not base:
+        return None
+    place = place_of(base[0], head.checkpoint_id)
+    return judge_put(PutFacts(head.checkpoint_id, head.parent_id, base[0], place, "", "newer"))
 
 
 def _error_of(reason: Reason) -> type[RefusedWriteError]:

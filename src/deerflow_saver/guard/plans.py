@@ -63,6 +63,7 @@ def _put(guard: Guard, put: Put, store: Store) -> Plan[Any]:
     guard.refuse_behind(put, namespace, run)
     namespace.expect(put.signal.channels)
     if not put.target.full and not guard.must_look_before_put(namespace, put):
+        namespace.strays(run)
         return (yield from store(*put.call[1:]))
     return (yield from _foreseen(_JudgedPut(guard, put, namespace, run), store))
 
@@ -113,7 +114,9 @@ class _Judged(Generic[W]):
             full_mode.require_full(self.made.target, self.namespace, seen)
         refusal = self.judge(seen)
         if refusal is not None:
-            self.guard.decide(self.made, refusal, self.namespace, self.run)
+            # Writes that overtook a put are no end of the run: the put tells why it is refused
+            run = None if refusal.behind else self.run
+            self.guard.decide(self.made, refusal, self.namespace, run)
         return self.accepted(seen)
 
     def foreseen(self, look: Look) -> tuple[Call, Forecast] | None:
@@ -158,6 +161,9 @@ class _JudgedPut(_Judged[Put]):
 
     def stored(self) -> None:
         self.guard.stored_put(self.made, self.namespace, self.run, self.stamp)
+
+    def failed(self) -> None:
+        self.namespace.strays(self.run)
 
 
 class _JudgedWrites(_Judged[Writes]):

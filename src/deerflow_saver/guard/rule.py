@@ -20,7 +20,8 @@ checkpoint a call addresses and C the one it puts. `put` is asked in a delta nam
 
 | P | otherwise | verdict |
 |---|---|---|
-| newer than H, or no H | its own put is still under way | accepted |
+| newer than H, or no H | its own put is still under way, or has yet to begin | accepted |
+| newer than H | the run goes on from another checkpoint than H | as its put will be |
 | is H | the writes carry a delta channel and H has such rows this run neither read nor wrote | \
 `"foreign writes"` |
 | is H | | accepted |
@@ -89,6 +90,8 @@ class WriteFacts(NamedTuple):
     strict: bool = False
     own_child: bool = False
     """Whether this run put the child of the addressed checkpoint."""
+    coming: Reason | None = None
+    """Why the put of the addressed checkpoint, which is not stored yet, will be refused."""
 
 
 def judge_put(facts: PutFacts) -> Reason | None:
@@ -115,8 +118,10 @@ def _continues(facts: PutFacts) -> Reason | None:
 
 def judge_writes(facts: WriteFacts) -> Reason | None:
     """Why the writes are refused; None if they are accepted."""
-    if facts.head is None or facts.place == "newer":
+    if facts.head is None:
         return None
+    if facts.place == "newer":
+        return facts.coming
     if facts.place == "head":
         return "foreign writes" if facts.delta and facts.foreign else None
     if facts.delta or (facts.answer and not facts.own_child):

@@ -125,8 +125,8 @@ class Namespace:
     """What is remembered about one (thread, namespace)."""
 
     __slots__ = (
-        "_refused_to", "channels", "children", "full_head", "head", "known", "marked", "vague",
-        "written",
+        "_bases", "_refused_to", "channels", "children", "full_head", "head", "known", "marked",
+        "vague", "written",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -149,6 +149,9 @@ class Namespace:
         """Per run and checkpoint, the writes the run may find there; None stands for whoever
         writes without having read, and may find others' writes, too."""
         self._refused_to: Recent[Run, Refusal] = Recent(_KNOWN_PER_NAMESPACE)
+        self._bases: Recent[Run, tuple[str | None, ...]] = Recent(_KNOWN_PER_NAMESPACE)
+        """Per run of LangGraph the checkpoint it puts its next one upon (None: upon none); empty
+        where that cannot be told."""
 
     def expect(self, names: frozenset[str]) -> None:
         """A put begins that shows these delta channels: their writes may overtake it."""
@@ -193,6 +196,34 @@ class Namespace:
     def refused_to(self, run: Run | None) -> Refusal | None:
         """Why nothing more of the run is accepted."""
         return None if run is None else self._refused_to.get(run)
+
+    def loaded(self, run: Run, checkpoint_id: str | None, *, named: bool) -> None:
+        """A run read: it goes on from what it reads first, `PregelLoop.__enter__`'s read.
+
+        A read of another checkpoint by its name is none of LangGraph's: its node's, which may
+        as well put by hand.
+        """
+        if not run.ends:
+            return
+        base = self._bases.get(run)
+        if base is None:
+            self._bases.keep(run, (checkpoint_id,))
+        elif named and base != (checkpoint_id,):
+            self.strays(run)
+
+    def goes_on(self, run: Run | None, checkpoint_id: str) -> None:
+        """A run put a checkpoint, and will put its next one upon it."""
+        if run is not None and run.ends:
+            self._bases.keep(run, (checkpoint_id,))
+
+    def strays(self, run: Run | None) -> None:
+        """What a run will put its next checkpoint upon cannot be told any more."""
+        if run is not None and run.ends:
+            self._bases.keep(run, ())
+
+    def base_of(self, run: Run | None) -> tuple[str | None, ...]:
+        """The checkpoint that a run puts its next one upon, if that can be told."""
+        return () if run is None else self._bases.get(run) or ()
 
     def is_child_of(self, run: Run | None, parent: str | None) -> bool:
         """Whether `run` put the checkpoint's child."""
