@@ -12,7 +12,7 @@ from guard.latency import Delay, Latency
 from guard.scenarios.env import Durability, Env, Face, finish
 from guard.scenarios.kinds import Kind
 from guard.scenarios.registry import Scenario
-from guard.storage import Dump, Place
+from guard.storage import Dump, Place, Postgres
 
 __all__ = ["DELTA", "Cell", "Outcome", "play"]
 
@@ -98,6 +98,8 @@ async def _play(cell: Cell, place: Place, guard: str | None, *, strict: bool) ->
 
         env.on_fork = env.on_meeting = mark
         await _run(cell, env, outcome)
+        if outcome.refusals and isinstance(place, Postgres):
+            await place.mend(inner)
         outcome.after = place.dump()
         outcome.findings = findings(outcome.after)
         if past:

@@ -177,11 +177,26 @@ class Postgres(Place):
     async def opened(self, face: str, latency: Latency) -> AsyncIterator[Saver]:
         """The saver of the face."""
         if face == "ainvoke":
-            async with await psycopg.AsyncConnection.connect(self.uri, **CONNECTION) as aconnection:
-                yield late(AsyncPostgresSaver, latency)(aconnection)
+            saver = late(AsyncPostgresSaver, latency)(await self._aconnected())
+            try:
+                yield saver
+            finally:
+                await saver.conn.close()
         else:
             with self._connected() as connection:
                 yield late(PostgresSaver, latency)(connection)
+
+    async def mend(self, saver: Any) -> None:
+        """Connect again: psycopg gives up a connection if cancelling a query is cancelled.
+
+        LangGraph cancels a save up to three times, on any saver: when a task beside it failed,
+        when it gives up the step, and when it leaves the run.
+        """
+        if isinstance(saver.conn, psycopg.AsyncConnection) and saver.conn.closed:
+            saver.conn = await self._aconnected()
+
+    async def _aconnected(self) -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(self.uri, **CONNECTION)
 
     @contextmanager
     def looking(self) -> Iterator[Saver]:
