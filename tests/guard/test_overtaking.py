@@ -271,3 +271,26 @@ def test_a_run_that_was_left_behind_says_nothing_in_advance() -> None:
     with pytest.raises(NonHeadWriteError, match="fork"):
         say_in_advance(saver, run)
     assert not any(inner.writes.values())
+
+
+def test_a_caller_outside_runs_goes_on_from_where_it_likes() -> None:
+    saver = CachedHistorySaver(InMemorySaver())
+    bare.put(saver)
+    head = saver.get_tuple(bare.config()).checkpoint["id"]
+    second, made = bare.put(saver, head), bare.checkpoint()
+    saver.put_writes(bare.config(made["id"]), [("log", ["early"])], "task")
+    saver.put(bare.config(second), made, bare.DELTA, {})
+    assert saver.get_tuple(bare.config()).checkpoint["id"] == made["id"]
+
+
+def test_writes_upon_a_checkpoint_that_there_is_not_are_refused_as_their_put_will_be() -> None:
+    inner, run = InMemorySaver(), object()
+    saver = CachedHistorySaver(inner)
+    bare.put(saver)
+    missing = bare.checkpoint()["id"]
+    assert saver.get_tuple(within(run, missing)) is None
+    with pytest.raises(NonHeadWriteError) as early:
+        say_in_advance(saver, run)
+    with pytest.raises(NonHeadWriteError) as late:
+        saver.put(within(run, missing), bare.checkpoint(), bare.DELTA, {})
+    assert early.value.reason == late.value.reason == "orphan"
