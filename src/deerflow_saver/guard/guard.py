@@ -147,6 +147,8 @@ class Guard:
             first = self.state.refused(target.thread_id, call.builds_on())
         if first is None:
             first = namespace.refused_to(run)
+        if first is None and run is not None and run.above:
+            first = run.refused_above()
         if first is not None:
             self.decide(call, first._replace(behind=True), namespace, run)
 
@@ -317,7 +319,6 @@ class Guard:
             namespace.children.keep(parent, run)
             namespace.known.discard((run, parent))
         namespace.known_to(run, put.child).complete = True
-        namespace.goes_on(run, put.child)
 
     def wrote(self, writes: Writes, namespace: Namespace, run: Run | None) -> None:
         """The writes may be stored, even if the call failed."""
@@ -337,7 +338,7 @@ class Guard:
     def read(self, target: Target, row: Any) -> None:
         """A row was read."""
         namespace = self.namespace(target)
-        run, renewed = self.state.reader(target.names)
+        run, renewed = self.state.reader(target.names, target.key, namespace)
         read = row.checkpoint["id"] if row is not None else target.checkpoint_id
         namespace.loaded(run, read, named=target.checkpoint_id is not None)
         if row is None:  # which tells nothing of what the first put will bring
@@ -362,10 +363,11 @@ def _coming(namespace: Namespace, run: Run | None, head: Head) -> Reason | None:
     Its writes may overtake it: LangGraph saves from several threads, and none may run at once.
     """
     base = namespace.base_of(run)
-    if head.parent_place != "newer" or not base:
+    if head.parent_place != "newer" or base is None:
         return None
-    place = place_of(base[0], head.checkpoint_id)
-    return judge_put(PutFacts(head.checkpoint_id, head.parent_id, base[0], place, "", "newer"))
+    parent, newest = base.checkpoint_id, head.checkpoint_id
+    place = place_of(parent, newest)
+    return judge_put(PutFacts(newest, head.parent_id, parent, place, "", "newer"))
 
 
 def _error_of(reason: Reason) -> type[RefusedWriteError]:

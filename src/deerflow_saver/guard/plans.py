@@ -148,6 +148,8 @@ class _JudgedPut(_Judged[Put]):
 
     def accepted(self, seen: Seen) -> Call:
         self.seen = seen
+        # Before it is stored: whoever reads it then knows a newer head than its run came from
+        self.namespace.goes_on(self.run, self.made.child)
         return self.made.call if self.stamp is None else self.made.stamped(self.stamp)
 
     def plan(self, store: Store, call: Call) -> Plan[Any]:

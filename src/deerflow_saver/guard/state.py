@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from deerflow_saver._recent import Recent
@@ -36,6 +37,8 @@ _MOVING = 4096
 _FOLLOWING_SECONDS = 0.02
 RUNTIME = "__pregel_runtime"
 """LangGraph's key in `configurable` for an object of which each run has its own."""
+_TASK = "__pregel_task_id"
+"""LangGraph's key for the task that a nested run belongs to (`PregelLoop.is_nested`)."""
 
 
 class NamespaceKey(tuple[Any, ...]):
@@ -58,15 +61,53 @@ class Refusal(NamedTuple):
 class Run:
     """Whoever reads and then writes: a LangGraph run, or a caller between two reads."""
 
-    __slots__ = ("ends",)
+    __slots__ = ("above", "ends")
 
-    def __init__(self, *, ends: bool = False) -> None:
-        """See the attribute."""
-        self.ends = ends
+    def __init__(self, names: Mapping[str, Any] | None = None) -> None:
+        """LangGraph's run whose call has these `names`, or a caller."""
+        self.ends = names is not None
         """Whether a refusal is the end of it: LangGraph's run fails, a caller may go on."""
+        self.above: Above = _above(names) if names is not None and _TASK in names else {}
+        """The runs whose tasks it is part of."""
+
+    def refused_above(self) -> Refusal | None:
+        """Why a run that it is part of was refused, or will be."""
+        for namespace, above in self.above.values():
+            refusal = namespace.refused_to(above) or namespace.leaves_line(above)
+            if refusal is not None:
+                return refusal
+        return None
+
+
+Above = Mapping[tuple[str, str], tuple["Namespace", Run]]
+_within: ContextVar[Above] = ContextVar("deerflow_guard_runs", default=MappingProxyType({}))
+"""The runs under way in this context, by thread and namespace: their tasks have copies of it."""
+
+
+def _above(names: Mapping[str, Any]) -> Above:
+    """Of the runs in this context, those in whose namespaces that of a nested run lies."""
+    thread_id, inner = str(names.get("thread_id")), names.get("checkpoint_ns") or ""
+    return {
+        (thread, outer): found
+        for (thread, outer), found in _within.get().items()
+        if thread == thread_id and inner != outer and (not outer or inner.startswith(f"{outer}|"))
+    }
 
 
 _caller: ContextVar[Run | None] = ContextVar("deerflow_guard_caller", default=None)
+
+
+class Base(NamedTuple):
+    """What a run puts its next checkpoint upon."""
+
+    checkpoint_id: str | None
+    """None: it will be the first one."""
+    own: bool
+    """Whether the run itself put it."""
+
+
+_UNTOLD = Base(None, own=True)
+"""Stands for what cannot be told."""
 
 
 class Known:
@@ -149,9 +190,8 @@ class Namespace:
         """Per run and checkpoint, the writes the run may find there; None stands for whoever
         writes without having read, and may find others' writes, too."""
         self._refused_to: Recent[Run, Refusal] = Recent(_KNOWN_PER_NAMESPACE)
-        self._bases: Recent[Run, tuple[str | None, ...]] = Recent(_KNOWN_PER_NAMESPACE)
-        """Per run of LangGraph the checkpoint it puts its next one upon (None: upon none); empty
-        where that cannot be told."""
+        self._bases: Recent[Run, Base] = Recent(_KNOWN_PER_NAMESPACE)
+        """Of runs of LangGraph."""
 
     def expect(self, names: frozenset[str]) -> None:
         """A put begins that shows these delta channels: their writes may overtake it."""
@@ -207,23 +247,35 @@ class Namespace:
             return
         base = self._bases.get(run)
         if base is None:
-            self._bases.keep(run, (checkpoint_id,))
-        elif named and base != (checkpoint_id,):
+            self._bases.keep(run, Base(checkpoint_id, own=False))
+        elif named and base.checkpoint_id != checkpoint_id:
             self.strays(run)
 
     def goes_on(self, run: Run | None, checkpoint_id: str) -> None:
-        """A run put a checkpoint, and will put its next one upon it."""
+        """A run puts a checkpoint, and will put its next one upon it."""
         if run is not None and run.ends:
-            self._bases.keep(run, (checkpoint_id,))
+            self._bases.keep(run, Base(checkpoint_id, own=True))
 
     def strays(self, run: Run | None) -> None:
         """What a run will put its next checkpoint upon cannot be told any more."""
         if run is not None and run.ends:
-            self._bases.keep(run, ())
+            self._bases.keep(run, _UNTOLD)
 
-    def base_of(self, run: Run | None) -> tuple[str | None, ...]:
+    def base_of(self, run: Run | None) -> Base | None:
         """The checkpoint that a run puts its next one upon, if that can be told."""
-        return () if run is None else self._bases.get(run) or ()
+        base = None if run is None else self._bases.get(run)
+        return None if base is _UNTOLD else base
+
+    def leaves_line(self, run: Run) -> Refusal | None:
+        """Why the first put of `run` will be refused, as far as is known without a look."""
+        head, base = self.head, self._bases.get(run)  # in this order: a put changes base first
+        if head is None or base is None or base.own or not head.signal.delta:
+            return None
+        if base.checkpoint_id is None:
+            return Refusal("second root", head.signal.channels, head.checkpoint_id)
+        if base.checkpoint_id >= head.checkpoint_id:
+            return None
+        return Refusal("fork", head.signal.channels, head.checkpoint_id)
 
     def is_child_of(self, run: Run | None, parent: str | None) -> bool:
         """Whether `run` put the checkpoint's child."""
@@ -297,17 +349,22 @@ class GuardState:
         if runtime is None:
             return _caller.get()
         # The object is kept, so that its id stays its own
-        return self._runs.obtain(id(runtime), lambda: (runtime, Run(ends=True)))[1]
+        return self._runs.obtain(id(runtime), lambda: (runtime, Run(names)))[1]
 
-    def reader(self, names: Mapping[str, Any]) -> tuple[Run, bool]:
+    def reader(
+        self, names: Mapping[str, Any], key: tuple[str, str], namespace: Namespace
+    ) -> tuple[Run, bool]:
         """Who makes this read, and whether what it read before is superseded.
 
         A run loads its checkpoint once. A caller outside a run starts over with each read;
         tasks and threads it starts with its context write on its behalf.
         """
         if names.get(RUNTIME) is not None:
-            run = self.run_of(names)
-            return (run or Run()), False
+            begins = id(names[RUNTIME]) not in self._runs
+            run = self.run_of(names) or Run()
+            if begins:
+                _within.set({**run.above, key: (namespace, run)})
+            return run, False
         run = Run()
         _caller.set(run)
         return run, True
