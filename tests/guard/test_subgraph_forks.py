@@ -170,3 +170,44 @@ def test_a_run_beside_a_refused_one_is_no_part_of_it() -> None:
     made = bare.checkpoint()
     saver.get_tuple({"configurable": other})
     saver.put({"configurable": other}, made, bare.DELTA, {})
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+async def test_a_nested_run_is_not_refused_for_a_head_that_somebody_deleted(way: str) -> None:
+    inner, run = InMemorySaver(), object()
+    saver = CachedHistorySaver(inner)
+    older = bare.put(saver)
+    newest = bare.put(saver, older)
+    del inner.storage["t"][""][newest]
+    if way == "sync":
+        saver.get_tuple(within(run, older))
+    else:
+        await saver.aget_tuple(within(run, older))
+    made = put_inside(saver, object())
+    assert list(inner.storage["t"]["sub"]) == [made]
+
+
+def test_a_nested_run_of_a_thread_that_somebody_deleted_is_not_refused() -> None:
+    inner, run = InMemorySaver(), object()
+    saver = CachedHistorySaver(inner)
+    bare.put(saver, bare.put(saver))
+    inner.delete_thread("t")
+    saver.get_tuple(within(run))
+    made = put_inside(saver, object())
+    assert list(inner.storage["t"]["sub"]) == [made]
+
+
+def test_a_head_that_cannot_be_read_again_refuses_nothing() -> None:
+    class Failing(InMemorySaver):
+        def get_tuple(self, config: Any) -> Any:
+            if "checkpoint_id" not in config["configurable"] and failing:
+                raise ConnectionError
+            return super().get_tuple(config)
+
+    failing: list[bool] = []
+    inner, run = Failing(), object()
+    saver = CachedHistorySaver(inner)
+    older = bare.put(saver)
+    bare.put(saver, older)
+    failing.append(True)
+    assert saver.get_tuple(within(run, older)) is not None

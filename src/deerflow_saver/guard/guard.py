@@ -23,6 +23,7 @@ from deerflow_saver.guard.policy import Policy, allowed, may_be_delta, without_p
 from deerflow_saver.guard.rule import PutFacts, Reason, WriteFacts, judge_put, judge_writes
 from deerflow_saver.guard.slots import lost_channels
 from deerflow_saver.guard.state import (
+    RUNTIME,
     GuardState,
     Known,
     Namespace,
@@ -335,6 +336,13 @@ class Guard:
             if not known.complete:
                 known.add_all((row.task_id, row.channel) for row in seen.rows)
 
+    def goes_back(self, target: Target, row: Any) -> bool:
+        """Whether LangGraph's run has read by name what is older than the head known here."""
+        if row is None or target.checkpoint_id is None or RUNTIME not in target.names:
+            return False
+        head = self.namespace(target).head
+        return head is not None and head.signal.delta and row.checkpoint["id"] < head.checkpoint_id
+
     def read(self, target: Target, row: Any) -> None:
         """A row was read."""
         namespace = self.namespace(target)
@@ -342,6 +350,8 @@ class Guard:
         read = row.checkpoint["id"] if row is not None else target.checkpoint_id
         namespace.loaded(run, read, named=target.checkpoint_id is not None)
         if row is None:  # which tells nothing of what the first put will bring
+            if target.checkpoint_id is None:
+                namespace.read_head(None)
             return
         namespace.learn(row, latest=target.checkpoint_id is None)
         known: Known | None = namespace.known.get((run, row.checkpoint["id"]))

@@ -42,10 +42,22 @@ def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[
     row = yield from read
     if target.full:
         yield from full_mode.vetted_read(target, guard.namespace(target), row)
+    if guard.goes_back(target, row):
+        yield from _head_again(guard, target)
     guard.read(target, row)
     if row is not None:
         observe(row.checkpoint["id"])
     return row
+
+
+def _head_again(guard: Guard, target: Target) -> Plan[None]:
+    """A run begins below the head that is known here: somebody may have deleted that one."""
+    namespace = guard.namespace(target)
+    try:
+        newest = yield "get_tuple", target.head_config()
+    except Exception:  # noqa: BLE001 - what was asked for was read: this is only not known then
+        newest = None
+    namespace.read_head(newest)
 
 
 def guarded_put(guard: Guard, call: Call, store: Store) -> Plan[Any]:

@@ -225,6 +225,13 @@ class Namespace:
         elif not signal.channels <= self.written:
             self.written |= signal.channels
 
+    def read_head(self, row: Any) -> None:
+        """The newest row was read; None: there is none, or it could not be read."""
+        if row is None:
+            self.head = None
+        else:
+            self.learn(row, latest=True)
+
     def refuse_to(self, run: Run | None, refusal: Refusal) -> None:
         """Refuse whatever else a run writes that ends by a refusal.
 
