@@ -34,6 +34,14 @@ _AXES: dict[str, dict[str, tuple[int, ...]]] = {
         "snapshot_frequencies": (10, 50, 100, 500, 1000),
     },
 }
+_BACKENDS = ("memory", "sqlite")
+_LIMITS = (10, 50, 200)
+_READ_REPETITIONS = 25
+_ELSEWHERE = {
+    True: ("backends", "updates", "max_estimated_full_bytes", "allow_large_cases"),
+    False: ("turns", "history_limits", "read_repetitions"),
+}
+"""Per `--production` or not: the options that only the other benchmark takes."""
 _STANDARD: dict[str, dict[str, tuple[int, ...]]] = {
     "channels": {"updates": (10, 100, 500), "snapshot_frequencies": (10, 100)},
     "production": {"turns": (10, 100), "snapshot_frequencies": (10, 100)},
@@ -50,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for option, names, default, what in (
         ("--modes", _MODES, _MODES, "which modes"),
-        ("--backends", ("memory", "sqlite"), ("memory", "sqlite"), "without --production"),
+        ("--backends", _BACKENDS, None, "without --production (both)"),
     ):
         parser.add_argument(
             option, type=choices(option, names), default=default, metavar="A,B", help=what
@@ -59,19 +67,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--updates", "messages of a thread, without --production (10,100)"),
         ("--turns", "with --production (10,100,500,1000,2000)"),
         ("--snapshot-frequencies", "cadences; a delta-only axis, full runs once"),
+        ("--history-limits", "with --production (10,50,200)"),
     ):
         parser.add_argument(option, type=positives(option), metavar="N,M", help=what)
-    for option, sizes in (("--payload-bytes", (128,)), ("--history-limits", (10, 50, 200))):
-        parser.add_argument(option, type=positives(option), default=sizes, metavar="N,M")
-    for option, number in (
-        ("--read-repetitions", 25),
-        ("--repetitions", 3),
-        ("--seed", 1),
-        ("--timeout-seconds", 900),
-        ("--max-estimated-full-bytes", _CAP),
+    parser.add_argument(
+        "--payload-bytes", type=positives("--payload-bytes"), default=(128,), metavar="N,M"
+    )
+    for option, number, scope in (
+        ("--read-repetitions", None, "with --production (25)"),
+        ("--repetitions", 3, "(%(default)s)"),
+        ("--seed", 1, "(%(default)s)"),
+        ("--timeout-seconds", 900, "of a case (%(default)s)"),
+        ("--max-estimated-full-bytes", None, f"of a case, without --production ({_CAP})"),
     ):
-        parser.add_argument(option, type=positive, default=number, metavar="N")
-    parser.add_argument("--allow-large-cases", action="store_true", help="whatever they store")
+        parser.add_argument(option, type=positive, default=number, metavar="N", help=scope)
+    parser.add_argument(
+        "--allow-large-cases", action="store_true", help="whatever they store; as the option above"
+    )
     parser.add_argument(
         "--history-cache",
         choices=CACHES,
@@ -86,6 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure; 1 if a case failed."""
+    _check(arguments)
     benchmark = "production" if arguments.production else "channels"
     asked = _production(arguments) if arguments.production else _channels(arguments)
     if not asked:
@@ -105,6 +118,16 @@ def run(arguments: argparse.Namespace) -> int:
     for row in failed:
         print(f"FAILED {row['mode']}: {row['error']}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse options that the chosen benchmark would pass over."""
+    production = arguments.production
+    foreign = [name for name in _ELSEWHERE[production] if getattr(arguments, name)]
+    if foreign:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)
+        chosen = "does not go with" if production else "needs"
+        raise UsageError(f"{named} {chosen} --production")
 
 
 def _left(
@@ -127,12 +150,13 @@ def _axis(arguments: argparse.Namespace, benchmark: str, name: str) -> tuple[int
 
 
 def _channels(arguments: argparse.Namespace) -> Sequence[ChannelCase]:
-    if "sqlite" in arguments.backends:
+    backends = arguments.backends or _BACKENDS
+    if "sqlite" in backends:
         needs("langgraph.checkpoint.sqlite", "bench")
     cases = list(
         channel_matrix(
             arguments.modes,
-            arguments.backends,
+            backends,
             _axis(arguments, "channels", "updates"),
             arguments.payload_bytes,
             _axis(arguments, "channels", "snapshot_frequencies"),
@@ -141,7 +165,7 @@ def _channels(arguments: argparse.Namespace) -> Sequence[ChannelCase]:
             history_cache=arguments.history_cache or "off",
         )
     )
-    limit = None if arguments.allow_large_cases else arguments.max_estimated_full_bytes
+    limit = None if arguments.allow_large_cases else arguments.max_estimated_full_bytes or _CAP
     kept, over = capped(cases, limit)
     if over:
         pairs = len({case.pair for case in over})
@@ -158,8 +182,8 @@ def _production(arguments: argparse.Namespace) -> Sequence[ProductionCase]:
         needs(module, extra)
     fixed: dict[str, Any] = {
         "seed": arguments.seed,
-        "history_limits": arguments.history_limits,
-        "read_repetitions": arguments.read_repetitions,
+        "history_limits": arguments.history_limits or _LIMITS,
+        "read_repetitions": arguments.read_repetitions or _READ_REPETITIONS,
         "history_cache": arguments.history_cache or "memory",
     }
     try:
