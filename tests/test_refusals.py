@@ -121,6 +121,13 @@ def test_a_cache_without_the_protocol_is_refused_by_name(cache: Any) -> None:
         CachedHistorySaver(InMemorySaver(), cache)
 
 
+def test_an_address_for_a_cache_is_told_how_it_is_opened() -> None:
+    address: Any = "redis://:hush@db.example"
+    with pytest.raises(InvalidConfigError, match=r"got a str.*open_cache\(address\)$") as caught:
+        CachedHistorySaver(InMemorySaver(), address)
+    assert "hush" not in str(caught.value)
+
+
 def test_the_missing_method_of_a_cache_is_named() -> None:
     assert not isinstance(Incomplete(), HistoryCache)
     cache: Any = Incomplete()

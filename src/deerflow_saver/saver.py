@@ -441,6 +441,9 @@ def _check_options(cache: Any, key_prefix: Any, isolation: Any, on_event: Any) -
     if isinstance(cache, type):
         msg = f"cache must be a HistoryCache, got a class; make one: {cache.__name__}()"
         raise InvalidConfigError(msg)
+    if isinstance(cache, str):  # which may hold a password
+        msg = "cache must be a HistoryCache, got a str; an address is opened by open_cache(address)"
+        raise InvalidConfigError(msg)
     missing = [name for name in CACHE_METHODS if not hasattr(cache, name)]
     if missing:
         msg = f"cache must be a HistoryCache, got {type(cache).__name__} without {missing[0]!r}"
