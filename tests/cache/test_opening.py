@@ -51,6 +51,21 @@ def test_other_addresses_are_refused(url: str) -> None:
         open_cache(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "option"),
+    [
+        ("redis://h/0?ttl=3&tll=3", "a redis:// address has no option 'tll'"),
+        ("unix:///h?ttl=3&tll=3", "a unix:// address has no option 'tll'"),
+        ("redis://h?ssl_cert_reqs=none", "a redis:// address has no option 'ssl_cert_reqs'"),
+    ],
+)
+def test_an_unknown_option_is_named_beside_the_known_ones(url: str, option: str) -> None:
+    with pytest.raises(InvalidConfigError) as caught:
+        open_cache(url)
+    known = "it takes bytes, ttl, timeout, rest, cluster, and what redis-py reads"
+    assert str(caught.value) == f"{option}; {known}"
+
+
 def test_redis_without_its_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(ImportError, match=r"deerflow-saver\[redis\]"):

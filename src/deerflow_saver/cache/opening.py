@@ -55,10 +55,15 @@ def open_cache(url: str, *, secret: str | bytes = "") -> MemoryHistoryCache:
             raise InvalidConfigError(msg)
         return MemoryHistoryCache(**options)
     from deerflow_saver.cache.redis import RedisHistoryCache
+    from deerflow_saver.cache.redis_clients import UnknownOptionError
 
     # Not `geturl`, which leaves out the slashes of unix:///path
     address = url.partition("?")[0] + (f"?{urlencode(rest)}" if rest else "")
-    return RedisHistoryCache.from_url(address, secret=secret, **options)
+    try:
+        return RedisHistoryCache.from_url(address, secret=secret, **options)
+    except UnknownOptionError as error:
+        msg = f"{error}; it takes {', '.join(_OPTIONS)}, and what redis-py reads"
+        raise InvalidConfigError(msg) from None
 
 
 def _read(name: str, text: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,10 +12,14 @@ from weakref import WeakKeyDictionary
 
 from deerflow_saver.errors import InvalidConfigError
 
-__all__ = ["Clients"]
+__all__ = ["Clients", "UnknownOptionError"]
 
 _PATIENCE = 4
 """An awaited pipeline may take so many timeouts in all, however slowly its bytes come."""
+
+
+class UnknownOptionError(InvalidConfigError):
+    """An address has an option that redis-py does not read."""
 
 
 class Clients:
@@ -68,8 +73,7 @@ class Clients:
             pool = client.connection_pool
             pool.connection_class(**pool.connection_kwargs)  # knows its options; connects nowhere
         except (ValueError, TypeError) as error:
-            msg = f"not an address of a Redis server: {error}"
-            raise InvalidConfigError(msg) from None
+            raise _refusal(url, error) from None
         self._check(given)
         # The client of a cluster asks for its nodes at once
         self._client = None if cluster else client
@@ -160,3 +164,12 @@ class Clients:
             client = self._by_loop.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
+
+
+def _refusal(url: str, error: Exception) -> InvalidConfigError:
+    """Why redis-py does not take an address; what it calls a keyword is an option here."""
+    unknown = re.search(r"unexpected keyword argument '(.+)'", str(error))
+    if unknown is None:
+        return InvalidConfigError(f"not an address of a Redis server: {error}")
+    scheme = urlsplit(url).scheme
+    return UnknownOptionError(f"a {scheme}:// address has no option {unknown[1]!r}")
