@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from deerflow_saver.bench.case import Case
 from deerflow_saver.bench.page import BEGIN, END
 from deerflow_saver.bench.pairs import grouped
 from deerflow_saver.bench.plots import write_plots
+from deerflow_saver.bench.recording import Recorder
 from deerflow_saver.bench.round_trips import ROUND_TRIPS
 from deerflow_saver.bench.tables import ab_records, ab_tables
 from deerflow_saver.cli.__main__ import main
@@ -68,6 +70,16 @@ def test_a_table_has_medians_ratios_and_intervals() -> None:
     assert "| 0.10 (0.10 to 0.10) |" in line
     assert "≤ 0.15" in line
     assert "Failed cells: 0 of 2." in text
+
+
+def test_calls_that_were_not_counted_are_no_zeros() -> None:
+    recorder = Recorder(Counter())
+    recorder.measure("state", lambda: None)
+    recorder.add("new process", 0.1, 0.1)
+    rows = [row(side, [1.0], metrics=recorder.as_dict()) for side in ("raw", "memory")]
+    text = ab_tables(rows)
+    assert "| sqlite, 100 writes | state | 0 + 0 + 0 | 0 + 0 + 0 |" in text
+    assert "| sqlite, 100 writes | new process | - | - |" in text
 
 
 def test_cpu_time_can_be_shown_instead() -> None:

@@ -108,16 +108,23 @@ def _quotient(above: float | None, below: float | None) -> float | None:
     return above / below if above is not None and below else None
 
 
-def _inner(group: Group, side: str) -> float:
+def _inner(group: Group, side: str) -> float | None:
     """Reads of the raw saver beside the `get_tuple` that LangGraph makes anyway."""
     calls = group.calls(side, "first read")
+    if calls is None:
+        return None
     return calls.get("get_tuple", 0) - 1 + calls.get(_HISTORY, 0) + calls.get("list", 0)
+
+
+def _round_trips(group: Group, side: str) -> float | None:
+    calls = group.calls(side, "first read")
+    return None if calls is None else calls.get(ROUND_TRIPS, 0)
 
 
 _SPECIAL: dict[str, Callable[[Group, str], float | None]] = {
     "memory held": _held,
     "hit ratio": lambda group, side: group.value(side, "hit_ratio"),
     "inner calls of a first read": _inner,
-    "round trips of a first read": lambda g, side: g.calls(side, "first read").get(ROUND_TRIPS, 0),
+    "round trips of a first read": _round_trips,
     "Redis bytes": _redis,
 }

@@ -65,9 +65,12 @@ class Group:
                     raws.append(other)
         return ratio(mine, raws)
 
-    def calls(self, side: str, metric: str) -> dict[str, float]:
-        """Calls that reached the raw saver, and Redis, per sample."""
-        found = [row["metrics"][metric]["calls"] for _, row in self._of(side)]
+    def calls(self, side: str, metric: str) -> dict[str, float] | None:
+        """Calls that reached the raw saver, and Redis, per sample; None if nobody counted."""
+        found = [row["metrics"].get(metric, {}).get("calls") for _, row in self._of(side)]
+        found = [calls for calls in found if calls is not None]
+        if not found:
+            return None
         names = dict.fromkeys(name for calls in found for name in calls)
         return {name: round(mean(calls.get(name, 0) for calls in found), 2) for name in names}
 

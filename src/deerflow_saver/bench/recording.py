@@ -17,18 +17,21 @@ class Samples:
 
     wall_ms: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
-    calls: Counter[str] = field(default_factory=Counter)
-    """Calls that reached the raw saver, and round trips to Redis, over all samples."""
+    calls: Counter[str] | None = field(default_factory=Counter)
+    """Calls that reached the raw saver, and round trips to Redis, over all samples; None where
+    those of a sample were not counted."""
 
-    def add(self, wall: float, cpu: float, calls: Counter[str]) -> None:
+    def add(self, wall: float, cpu: float, calls: Counter[str] | None) -> None:
         """One call, in seconds."""
         self.wall_ms.append(round(wall * 1e3, 4))
         self.cpu_ms.append(round(cpu * 1e3, 4))
-        self.calls.update(calls)
+        self.calls = None if self.calls is None or calls is None else self.calls + calls
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; the calls as means per sample."""
-        each = {name: round(n / len(self.wall_ms), 3) for name, n in sorted(self.calls.items())}
+        """For JSON; the calls as means per sample, None where they were not counted."""
+        each = None
+        if self.calls is not None:
+            each = {name: round(n / len(self.wall_ms), 3) for name, n in sorted(self.calls.items())}
         return {"wall_ms": self.wall_ms, "cpu_ms": self.cpu_ms, "calls": each}
 
 
@@ -54,8 +57,8 @@ class Recorder:
         return answer
 
     def add(self, metric: str, wall: float, cpu: float, calls: Counter[str] | None = None) -> None:
-        """A sample that was measured elsewhere, in seconds."""
-        self._samples.setdefault(metric, Samples()).add(wall, cpu, calls or Counter())
+        """A sample that was measured elsewhere, in seconds; without `calls`, uncounted ones."""
+        self._samples.setdefault(metric, Samples()).add(wall, cpu, calls)
 
     def drop(self) -> None:
         """Begin anew: what was measured was the warm-up."""

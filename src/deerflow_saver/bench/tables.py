@@ -136,12 +136,17 @@ def _calls(groups: Sequence[Group]) -> str:
     ]
     if not rows:
         return ""
-    legend = "`get_tuple` + histories + `list` that reach the saver; after the bar, Redis."
+    legend = (
+        "`get_tuple` + histories + `list` that reach the saver; after the bar, Redis. Calls in "
+        "another process are not counted (-)."
+    )
     header = ["scenario", "case", "step", *SIDES]
     return f"### Calls\n\n{legend}\n\n" + markdown(header, rows, 3)
 
 
-def _shown(calls: Mapping[str, float]) -> str:
+def _shown(calls: Mapping[str, float] | None) -> str:
+    if calls is None:
+        return "-"
     saver = " + ".join(f"{calls.get(name, 0):g}" for name in _READS[:3])
     return f"{saver} \\| {calls[ROUND_TRIPS]:g}" if ROUND_TRIPS in calls else saver
 
