@@ -219,10 +219,14 @@ def test_the_command_gives_records(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("text", "status", "said"),
     [
-        ("\n# only a comment\n", 1, ""),
+        ("\n# only a comment\n", 1, "{path}: holds no row"),
+        ("", 1, "{path}: holds no row"),
+        ("{}\n", 1, "{path}: holds no row"),
+        ('{"benchmark": "ab"}\n', 1, "{path}: holds no row"),
+        ('{"benchmark": "checkpoint_channels", "mode": "full"}\n', 1, "{path}: holds no row"),
         ('{"benchmark": "ab"\n[1]\n', 1, "Malformed JSONL row(s):\n{path}:1: "),
     ],
-    ids=["nothing", "malformed"],
+    ids=["comment", "nothing", "no fields", "no case", "no group", "malformed"],
 )
 def test_without_rows_there_is_nothing_to_report(
     text: str, status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -230,9 +234,24 @@ def test_without_rows_there_is_nothing_to_report(
     path = tmp_path / "rows.jsonl"
     path.write_text(text)
     assert main(["bench", "report", str(path)]) == status
-    err = capsys.readouterr().err
-    assert err.startswith(said.format(path=path))
-    assert said == "" or f"{path}:2: not an object" in err
+    printed = capsys.readouterr()
+    assert printed.err.startswith(said.format(path=path))
+    assert printed.out == ""
+    assert ("Malformed" in said) == (f"{path}:2: not an object" in printed.err)
+
+
+def test_a_file_without_rows_is_named_beside_one_that_has_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, empty = written(tmp_path / "rows.jsonl", ROWS), written(tmp_path / "empty.jsonl", [])
+    assert main(["bench", "report", rows, empty]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"{empty}: holds no row")
+    assert main(["bench", "report", written(tmp_path / "mixed.jsonl", [*ROWS, {}])]) == 0
+    printed = capsys.readouterr()
+    assert "### agent" in printed.out
+    assert "Skipping 1 row(s)" in printed.err
 
 
 def test_a_missing_file_or_marker_is_a_usage_error(

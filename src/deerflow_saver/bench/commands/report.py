@@ -1,7 +1,7 @@
 """Tables and plots of results: medians, ratios with bootstrap intervals, failed cells counted.
 
 Takes the JSONL files that `ab` and `channels` wrote, in any mixture. Exits with 1 if there is
-nothing to report or a line cannot be read.
+nothing to report, a line cannot be read, or a file has no rows of theirs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from deerflow_saver.bench.page import write_between
 from deerflow_saver.bench.pairs import grouped
 from deerflow_saver.bench.plots import write_plots
+from deerflow_saver.bench.readable import is_readable, without_rows
 from deerflow_saver.bench.rows import load
 from deerflow_saver.bench.summaries import CHANNELS, PRODUCTION, as_csv, summarised, summary_tables
 from deerflow_saver.bench.tables import ab_records, ab_tables
@@ -55,6 +56,15 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
+    found = len(rows)
+    rows = [row for row in rows if is_readable(row)]
+    empty = without_rows(arguments.inputs, rows)
+    for path in empty:
+        print(f"{path}: holds no row that `bench ab` or `channels` wrote", file=sys.stderr)
+    if empty:
+        return 1
+    if len(rows) < found:
+        print(f"Skipping {found - len(rows)} row(s) of another origin.", file=sys.stderr)
     metrics = tuple(arguments.metrics.split(",")) if arguments.metrics else ()
     ab = [row for row in rows if row.get("benchmark") == "ab"]
     records = _records(rows, ab, metrics, arguments.clock)
@@ -85,7 +95,7 @@ def _show(
     parts = [_origin(rows)]
     if ab:
         parts.append(ab_tables(ab, arguments.clock))
-    if len(ab) < len(rows) or not ab:
+    if len(ab) < len(rows):
         parts.append(summary_tables(rows, metrics))
     page = arguments.write
     if plots:
