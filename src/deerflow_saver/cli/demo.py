@@ -15,7 +15,7 @@ from typing import Any
 from langsmith import tracing_context
 
 import deerflow_saver
-from deerflow_saver.cli.backends import BACKENDS, places
+from deerflow_saver.cli.backends import BACKENDS, check_extras, places
 from deerflow_saver.cli.duel import Different, Duel
 from deerflow_saver.cli.postgres import VARIABLE
 from deerflow_saver.cli.progress import Progress
@@ -70,9 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare on each backend; 1 if anything differed."""
     began = time.monotonic()
     results = []
+    backends = list(dict.fromkeys(arguments.backend or BACKENDS))
+    check_extras(backends, arguments.postgres_uri)
     # No run reports to a tracing service, whatever the environment says.
     with tracing_context(enabled=False):
-        for backend in dict.fromkeys(arguments.backend or BACKENDS):
+        for backend in backends:
             results.append(_compare_on(backend, arguments))
             if not arguments.json:
                 print(as_table(results[-1]), end="\n\n", flush=True)

