@@ -102,6 +102,7 @@ def test_it_ends_after_as_many_lines_as_were_asked_for(
     with page(200, EXPOSITION % 5) as (url, _):
         assert main(["doctor", "--watch", url, "--interval", "0.01", "--count", "3"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
+    assert {"shared/s", "outages"} <= set(header.split())
     assert header.split()[:3] == ["time", "reads/s", "hits/s"]
     assert len(rows) == 3
     assert all(len(row.split()) == len(header.replace("hit %", "hit%").split()) for row in rows)

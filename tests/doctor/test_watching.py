@@ -36,6 +36,17 @@ def test_counts_are_what_was_added_and_rates_are_by_second() -> None:
     assert not found.restarted
 
 
+def test_what_a_shared_cache_counted_is_among_it() -> None:
+    def look(shared: int, outages: int, at: float) -> Sample:
+        counted = (("shared", shared), ("outages", outages))
+        return Sample(
+            at, {(f"deerflow_saver_cache_{name}_total", ()): value for name, value in counted}
+        )
+
+    found = rates(look(10, 1, 0.0), look(25, 3, 2.0))
+    assert (found.shared, found.outages) == (15, 2)
+
+
 def test_a_service_that_began_anew_counted_all_it_has() -> None:
     before = sample_of(exposition(hits=1000, walks=3), at=0.0)
     found = rates(before, sample_of(exposition(hits=7, walks=3), at=1.0))

@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from deerflow_saver.instrumentation import OpenTelemetryMetrics
 from deerflow_saver.instrumentation._vocabulary import DEPTHS, SECONDS_BOUNDS
-from instrumentation.adapters import HIT, PAST, REFUSAL, WALK, served
+from instrumentation.adapters import HIT, PAST, REFUSAL, WALK, Sharing, served
 
 
 class Collected:
@@ -98,6 +98,16 @@ def test_a_wrapper_that_is_served_shows_its_cache(
         if ("outcome", "hit") in attributes
     ]
     assert sum(hits) >= info.hits > 0
+
+
+def test_what_a_shared_cache_counts_is_shown(
+    collected: Collected, metrics: OpenTelemetryMetrics
+) -> None:
+    saver = Sharing()
+    metrics.watch(saver, "main")
+    for name, count in (("shared", 5), ("outages", 2)):
+        points = collected.points(f"deerflow_saver_cache_{name}")
+        assert points[(("saver", "main"),)].value == count
 
 
 def test_no_thread_is_an_attribute(collected: Collected, metrics: OpenTelemetryMetrics) -> None:

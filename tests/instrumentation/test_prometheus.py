@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from deerflow_saver import CachedHistorySaver, InvalidConfigError, MemoryHistoryCache
 from deerflow_saver.instrumentation import PrometheusMetrics
 from deerflow_saver.instrumentation._vocabulary import CACHE, OUTCOMES, SEED_KINDS
-from instrumentation.adapters import HIT, PAST, REFUSAL, WALK, served
+from instrumentation.adapters import HIT, PAST, REFUSAL, WALK, Sharing, served
 
 
 @pytest.fixture
@@ -124,6 +124,18 @@ def test_every_savers_cache_has_a_series(
     other: Any = CachedHistorySaver(InMemorySaver(), MemoryHistoryCache(3000))
     metrics.watch(other, "jobs")
     assert registry.get_sample_value(budget, {"saver": "jobs"}) == 3000
+
+
+def test_what_a_shared_cache_counts_is_shown(
+    registry: CollectorRegistry, metrics: PrometheusMetrics
+) -> None:
+    saver = Sharing()
+    metrics.watch(saver)
+    for name, count in (("shared", 5), ("outages", 2)):
+        found = registry.get_sample_value(
+            f"deerflow_saver_cache_{name}_total", {"saver": "default"}
+        )
+        assert found == count
 
 
 def test_a_watched_saver_is_not_kept_alive(

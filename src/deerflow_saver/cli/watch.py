@@ -23,9 +23,9 @@ _TIMEOUT = 10.0
 _ROWS_PER_HEADER = 20
 _COLUMNS = (
     "time", "reads/s", "hits/s", "composed/s", "walks/s", "hit %", "refused/s", "observed/s",
-    "evicted/s", "bytes", "bytes/s", "entries",
+    "evicted/s", "shared/s", "outages", "bytes", "bytes/s", "entries",
 )  # fmt: skip
-_WIDTHS = (8, 9, 9, 10, 9, 6, 9, 10, 9, 14, 12, 8)
+_WIDTHS = (8, 9, 9, 10, 9, 6, 9, 10, 9, 9, 7, 14, 12, 8)
 _FAILURES = (URLError, HTTPException, OSError, NoMetricsError)  # a time-out is an OSError
 
 
@@ -116,8 +116,9 @@ def _cells(found: Rates) -> Iterator[str]:
     for number in (found.reads, found.hits, found.composed, found.walks):
         yield f"{found.per_second(number):,.1f}"
     yield "-" if found.hit_ratio is None else f"{found.hit_ratio:.1%}"
-    for number in (found.refused, found.observed, found.evictions):
+    for number in (found.refused, found.observed, found.evictions, found.shared):
         yield f"{found.per_second(number):,.1f}"
+    yield f"{found.outages:,}"
     yield "-" if found.bytes is None else f"{found.bytes:,}"
     yield "-" if found.bytes_grown is None else f"{found.per_second(found.bytes_grown):+,.0f}"
     yield "-" if found.entries is None else f"{found.entries:,}"

@@ -21,6 +21,8 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 _READS = f"{names.READS.name}_total"
 _GUARDED = f"{names.GUARDED.name}_total"
 _EVICTIONS = "deerflow_saver_cache_evictions_total"
+_SHARED = "deerflow_saver_cache_shared_total"
+_OUTAGES = "deerflow_saver_cache_outages_total"
 _BYTES = "deerflow_saver_cache_bytes"
 _ENTRIES = "deerflow_saver_cache_entries"
 
@@ -58,6 +60,8 @@ class Rates:
     refused: int
     observed: int
     evictions: int
+    shared: int
+    outages: int
     bytes: int | None
     bytes_grown: int | None
     entries: int | None
@@ -124,6 +128,8 @@ def rates(before: Sample, after: Sample) -> Rates:
         refused=counted(_GUARDED, outcome="refused"),
         observed=counted(_GUARDED, outcome="observed") + counted(_GUARDED, outcome="allowed"),
         evictions=counted(_EVICTIONS),
+        shared=counted(_SHARED),
+        outages=counted(_OUTAGES),
         bytes=_whole(now),
         bytes_grown=None if now is None else int(now - (then or 0.0)),
         entries=_whole(after.total(_ENTRIES)),

@@ -89,6 +89,18 @@ CACHE = (
         lambda info: info.evictions,
     ),
     CacheMetric(
+        "deerflow_saver_cache_shared",
+        "Reads in which records of other workers took part.",
+        "counter",
+        lambda info: info.shared,
+    ),
+    CacheMetric(
+        "deerflow_saver_cache_outages",
+        "Times that the store of a shared cache stopped answering.",
+        "counter",
+        lambda info: info.outages,
+    ),
+    CacheMetric(
         "deerflow_saver_cache_errors",
         "Failures inside the cache; the wrapped saver answered.",
         "counter",
