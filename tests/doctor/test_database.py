@@ -16,6 +16,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from deerflow_saver import fixes
 from deerflow_saver.cli.__main__ import main
 from deerflow_saver.doctor.database import DatabaseReport, MissingDatabaseError, inspect, reading
 from deerflow_saver.doctor.urls import address
@@ -201,6 +202,18 @@ def test_wounds_end_with_status_1_and_a_sound_database_with_0(
         assert main(["doctor", "--db", where, *accepted]) == 0
 
 
+def test_forks_get_the_same_advice_with_and_without_a_database(
+    storage: Storage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _fill("sqlite", storage.sqlite_path)
+    main(["doctor", "--db", storage.sqlite_path, "--json"])
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    told = next(one["advice"] for one in problems if one["slug"] == "threads-forked-before")
+    (row,) = (one for one in fixes.status() if one.slug == "threads-forked-before")
+    assert told == row.advice
+    assert "'observe' or 'off'" in told
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_scratch_thread_leaves_no_row(
     kind: str, storage: Storage, capsys: pytest.CaptureFixture[str]
@@ -316,6 +329,4 @@ def _no_defects(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _known(slug: str) -> bool:
-    from deerflow_saver import fixes
-
     return any(defect.slug == slug for defect in fixes.DEFECTS)

@@ -155,6 +155,36 @@ def test_accepting_every_advice_ends_with_0(capsys: pytest.CaptureFixture[str]) 
     assert "nothing that can lose or corrupt data is unanswered" in capsys.readouterr().out
 
 
+def _are_here(monkeypatch: pytest.MonkeyPatch, *defects: Defect) -> None:
+    rows = tuple(Row.of(defect, fixes.Presence.PRESENT, "seen") for defect in defects)
+    monkeypatch.setattr(fixes, "DEFECTS", defects)
+    monkeypatch.setattr(fixes, "status", lambda: rows)
+
+
+def test_advice_alone_is_ended_by_what_the_last_line_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _are_here(monkeypatch, _defect("an-advice"))
+    assert main(["doctor"]) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("the exit status is 1 until")
+    arguments = last.rpartition(": ")[2].split()
+    assert arguments == ["--accept", "an-advice"]
+    assert main(["doctor", *arguments]) == 0
+    assert "--accept" not in capsys.readouterr().out
+
+
+def test_where_more_than_advice_is_left_nothing_is_said_of_accepting_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _are_here(monkeypatch, _defect("an-advice"), _defect("a-patch"))
+    monkeypatch.setenv("DEERFLOW_SAVER_FIXES", "off")
+    assert main(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert "a-patch: symptom" in said
+    assert "--accept" not in said
+
+
 def test_accepting_something_unknown_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--accept", "no-such-thing"]) == 2
     assert "no-such-thing" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from deerflow_saver.cli.errors import UsageError, needs
 from deerflow_saver.cli.watch import watch
 from deerflow_saver.doctor.consultation import of_database, of_release, of_saver
 from deerflow_saver.doctor.database import MissingDatabaseError
-from deerflow_saver.doctor.examination import Examination
+from deerflow_saver.doctor.examination import SEEN_ONLY, Examination
 from deerflow_saver.doctor.opening import CannotOpenError
 from deerflow_saver.doctor.urls import Address, address, scrubbed
 
@@ -111,7 +111,7 @@ def _examined(arguments: argparse.Namespace) -> Examination:
 
 
 def _accepted(slugs: list[str]) -> frozenset[str]:
-    known = {defect.slug for defect in fixes.DEFECTS} | {"missing-parents", "no-history"}
+    known = SEEN_ONLY.union(defect.slug for defect in fixes.DEFECTS)
     unknown = sorted(set(slugs) - known)
     if unknown:
         message = f"--accept {unknown[0]}: no such defect; known are {', '.join(sorted(known))}"

@@ -110,6 +110,9 @@ def _problems(found: Examination) -> Iterator[str]:
     for problem in found.problems:
         yield f"  {problem.slug}: {problem.what}"
         yield f"    {problem.advice}"
+    if found.only_advice:
+        accepted = " ".join(f"--accept {problem.slug}" for problem in found.problems)
+        yield f"the exit status is 1 until you say that you follow the advice: {accepted}"
 
 
 def _line(name: str, text: str) -> str:

@@ -14,10 +14,13 @@ from deerflow_saver.doctor.defects import Setting, concerns, unanswered
 from deerflow_saver.doctor.scratch import Scratch
 from deerflow_saver.doctor.stack import Consulted, Layer
 from deerflow_saver.fixes import Row
+from deerflow_saver.fixes.threads_forked_before import DEFECT as FORKED
+
+__all__ = ["SEEN_ONLY", "Examination", "Problem", "SaverReport", "examined", "problems"]
 
 _FEW = 5
-
-__all__ = ["Examination", "Problem", "SaverReport", "examined", "problems"]
+SEEN_ONLY = frozenset({"missing-parents", "no-history"})
+"""Problems that no probe looks for, and that only advice is left for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,12 @@ class Examination:
     saver: SaverReport | None = None
     database: DatabaseReport | None = None
     problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def only_advice(self) -> bool:
+        """Whether there are problems, and all end once their advice is accepted."""
+        advice = SEEN_ONLY | {one.slug for one in fixes.DEFECTS if one.kind == "advice"}
+        return bool(self.problems) and advice.issuperset(one.slug for one in self.problems)
 
     def as_data(self) -> dict[str, Any]:
         """Plain data for `--json`."""
@@ -121,7 +130,7 @@ def _of_database(database: DatabaseReport | None) -> Iterator[Problem]:
             "threads-forked-before",
             f"{len(database.forks)} checkpoints have several children, which may read each "
             f"other's writes, in {_named({fork.thread_id for fork in database.forks})}",
-            "compare the branches; what an old release mixed cannot be told apart again",
+            FORKED.remedy.text,
         )
     if database.missing_parents:
         yield Problem(

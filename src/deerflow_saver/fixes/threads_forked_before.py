@@ -1,4 +1,4 @@
-"""Threads that an older LangGraph forked stay wrong after an upgrade.
+"""Threads forked by an older LangGraph, or past the guard, stay wrong.
 
 Nothing that is stored says which child of the forked checkpoint consumed which write.
 """
@@ -40,13 +40,15 @@ def _probe() -> Finding:
 
 DEFECT = Defect(
     slug="threads-forked-before",
-    symptom="threads forked under an older LangGraph show both branches' writes for ever",
+    symptom="threads forked by an older LangGraph or past the guard may show both branches' writes",
     upstream=("langgraph#8443",),
     distribution="langgraph",
     probe=_probe,
     remedy=Advice(
-        "`deerflow-saver fence check` counts such threads. Put one right by an update_state at "
-        "its head with an Overwrite of the value the branch should have."
+        "An older LangGraph forked such threads, or a guard of 'observe' or 'off' let it happen; "
+        "`deerflow-saver doctor --db` and `fence check` count them. Compare the branches, and put "
+        "one right by an update_state at its head with an Overwrite of the value it should have: "
+        "what was mixed cannot be told apart again."
     ),
     severity="corrupts",
 )
