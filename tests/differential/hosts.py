@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, ExitStack
@@ -34,6 +35,7 @@ class Loop:
 
     def close(self) -> None:
         """End the thread."""
+        gc.collect()  # listings that LangGraph left half-way end on this loop, or on none
         self.run(self._loop.shutdown_asyncgens())
         self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
