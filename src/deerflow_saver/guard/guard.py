@@ -21,16 +21,9 @@ from deerflow_saver.guard.fence import (
 )
 from deerflow_saver.guard.policy import Policy, allowed, may_be_delta, without_plain
 from deerflow_saver.guard.rule import PutFacts, Reason, WriteFacts, judge_put, judge_writes
+from deerflow_saver.guard.runs import RUNTIME, Refusal, Run
 from deerflow_saver.guard.slots import lost_channels
-from deerflow_saver.guard.state import (
-    RUNTIME,
-    GuardState,
-    Known,
-    Namespace,
-    NamespaceKey,
-    Refusal,
-    Run,
-)
+from deerflow_saver.guard.state import GuardState, Known, Namespace, NamespaceKey
 
 __all__ = ["Guard"]
 

@@ -19,7 +19,8 @@ from deerflow_saver.guard.calls import Put, Target, Writes, put_of, target_of, w
 from deerflow_saver.guard.clock import observe
 from deerflow_saver.guard.fence import Call, Forecast, Look, Seen, Session
 from deerflow_saver.guard.guard import Guard
-from deerflow_saver.guard.state import RUNTIME, Namespace, Refusal, Run
+from deerflow_saver.guard.runs import RUNTIME, Refusal, Run
+from deerflow_saver.guard.state import Namespace
 
 __all__ = ["fenced", "forgetting", "guarded_put", "guarded_read", "guarded_writes"]
 

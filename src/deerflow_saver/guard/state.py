@@ -8,25 +8,21 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from deerflow_saver._recent import Recent
 from deerflow_saver._tally import tally
 from deerflow_saver.guard.fence import Head
 from deerflow_saver.guard.locks import KeyedLocks
 from deerflow_saver.guard.policy import signal_of
-from deerflow_saver.guard.rule import Reason
+from deerflow_saver.guard.runs import RUNTIME, UNTOLD, Base, Refusal, Run, begin
 
 __all__ = [
-    "RUNTIME",
     "Flight",
     "GuardState",
     "Known",
     "Namespace",
     "NamespaceKey",
-    "Refusal",
-    "Run",
 ]
 
 _NAMESPACES = 2048
@@ -35,10 +31,6 @@ _RUNS = 512
 _KNOWN_PER_NAMESPACE = 64
 _MOVING = 4096
 _FOLLOWING_SECONDS = 0.02
-RUNTIME = "__pregel_runtime"
-"""LangGraph's key in `configurable` for an object of which each run has its own."""
-_TASK = "__pregel_task_id"
-"""LangGraph's key for the task that a nested run belongs to (`PregelLoop.is_nested`)."""
 
 
 class NamespaceKey(tuple[Any, ...]):
@@ -47,67 +39,7 @@ class NamespaceKey(tuple[Any, ...]):
     __slots__ = ()
 
 
-class Refusal(NamedTuple):
-    """Why a call is refused."""
-
-    reason: Reason
-    channels: Iterable[str] = ()
-    head_id: str | None = None
-    """The head at the first refusal."""
-    behind: bool = False
-    """Whether the call only builds on what was refused."""
-
-
-class Run:
-    """Whoever reads and then writes: a LangGraph run, or a caller between two reads."""
-
-    __slots__ = ("above", "ends")
-
-    def __init__(self, names: Mapping[str, Any] | None = None) -> None:
-        """LangGraph's run whose call has these `names`, or a caller."""
-        self.ends = names is not None
-        """Whether a refusal is the end of it: LangGraph's run fails, a caller may go on."""
-        self.above: Above = _above(names) if names is not None and _TASK in names else {}
-        """The runs whose tasks it is part of."""
-
-    def refused_above(self) -> Refusal | None:
-        """Why a run that it is part of was refused, or will be."""
-        for namespace, above in self.above.values():
-            refusal = namespace.refused_to(above) or namespace.leaves_line(above)
-            if refusal is not None:
-                return refusal
-        return None
-
-
-Above = Mapping[tuple[str, str], tuple["Namespace", Run]]
-_within: ContextVar[Above] = ContextVar("deerflow_guard_runs", default=MappingProxyType({}))
-"""The runs under way in this context, by thread and namespace: their tasks have copies of it."""
-
-
-def _above(names: Mapping[str, Any]) -> Above:
-    """Of the runs in this context, those in whose namespaces that of a nested run lies."""
-    thread_id, inner = str(names.get("thread_id")), names.get("checkpoint_ns") or ""
-    return {
-        (thread, outer): found
-        for (thread, outer), found in _within.get().items()
-        if thread == thread_id and inner != outer and (not outer or inner.startswith(f"{outer}|"))
-    }
-
-
 _caller: ContextVar[Run | None] = ContextVar("deerflow_guard_caller", default=None)
-
-
-class Base(NamedTuple):
-    """What a run puts its next checkpoint upon."""
-
-    checkpoint_id: str | None
-    """None: it will be the first one."""
-    own: bool
-    """Whether the run itself put it."""
-
-
-_UNTOLD = Base(None, own=True)
-"""Stands for what cannot be told."""
 
 
 class Known:
@@ -266,12 +198,12 @@ class Namespace:
     def strays(self, run: Run | None) -> None:
         """What a run will put its next checkpoint upon cannot be told any more."""
         if run is not None and run.ends:
-            self._bases.keep(run, _UNTOLD)
+            self._bases.keep(run, UNTOLD)
 
     def base_of(self, run: Run | None) -> Base | None:
         """The checkpoint that a run puts its next one upon, if that can be told."""
         base = None if run is None else self._bases.get(run)
-        return None if base is _UNTOLD else base
+        return None if base is UNTOLD else base
 
     def leaves_line(self, run: Run) -> Refusal | None:
         """Why the first put of `run` will be refused, as far as is known without a look."""
@@ -370,7 +302,7 @@ class GuardState:
             begins = id(names[RUNTIME]) not in self._runs
             run = self.run_of(names) or Run()
             if begins:
-                _within.set({**run.above, key: (namespace, run)})
+                begin(run, key, namespace)
             return run, False
         run = Run()
         _caller.set(run)
