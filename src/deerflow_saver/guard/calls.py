@@ -29,11 +29,13 @@ class Target(NamedTuple):
     full: bool
     """Whether the call is made in full mode, which a delta thread refuses."""
 
-    def head_config(self, *, root: bool = False) -> Any:
-        """The config of the head, of the call's namespace or of the root graph's."""
+    def head_config(self, ns: str | None = None) -> Any:
+        """The config of the head, of the call's namespace or of another one of its thread."""
         dropped = {"checkpoint_id", "checkpoint_map"}
         names = {name: value for name, value in self.names.items() if name not in dropped}
-        return {**self.config, "configurable": {**names, "checkpoint_ns": ""} if root else names}
+        if ns is not None:
+            names["checkpoint_ns"] = ns
+        return {**self.config, "configurable": names}
 
     def scope(self) -> tuple[tuple[str, str], ...]:
         """What else a wrapping saver may choose rows by."""

@@ -52,7 +52,7 @@ def vetting(target: Target, namespace: Namespace, session: Session, seen: Seen) 
         yield "vet", (session, target.head_config())
         namespace.full_head = head.checkpoint_id if head is not None else None
     if head is None:
-        yield "vet", (session, target.head_config(root=True))
+        yield "vet", (session, target.head_config(""))
 
 
 def vetted_read(target: Target, namespace: Namespace, row: Any) -> Plan[None]:

@@ -21,7 +21,7 @@ from deerflow_saver.guard.fence import (
 )
 from deerflow_saver.guard.policy import Policy, allowed, may_be_delta, without_plain
 from deerflow_saver.guard.rule import PutFacts, Reason, WriteFacts, judge_put, judge_writes
-from deerflow_saver.guard.runs import RUNTIME, Refusal, Run
+from deerflow_saver.guard.runs import Refusal, Run
 from deerflow_saver.guard.slots import lost_channels
 from deerflow_saver.guard.state import GuardState, Known, Namespace, NamespaceKey
 
@@ -328,13 +328,6 @@ class Guard:
             known = namespace.known_to(run, writes.target.checkpoint_id)
             if not known.complete:
                 known.add_all((row.task_id, row.channel) for row in seen.rows)
-
-    def goes_back(self, target: Target, row: Any) -> bool:
-        """Whether LangGraph's run has read by name what is older than the head known here."""
-        if row is None or target.checkpoint_id is None or RUNTIME not in target.names:
-            return False
-        head = self.namespace(target).head
-        return head is not None and head.signal.delta and row.checkpoint["id"] < head.checkpoint_id
 
     def read(self, target: Target, row: Any) -> None:
         """A row was read."""

@@ -43,22 +43,10 @@ def guarded_read(guard: Guard, args: Any, kwargs: Any, read: Plan[Any]) -> Plan[
     row = yield from read
     if target.full:
         yield from full_mode.vetted_read(target, guard.namespace(target), row)
-    if guard.goes_back(target, row):
-        yield from _head_again(guard, target)
     guard.read(target, row)
     if row is not None:
         observe(row.checkpoint["id"])
     return row
-
-
-def _head_again(guard: Guard, target: Target) -> Plan[None]:
-    """A run begins below the head that is known here: somebody may have deleted that one."""
-    namespace = guard.namespace(target)
-    try:
-        newest = yield "get_tuple", target.head_config()
-    except Exception:  # noqa: BLE001 - what was asked for was read: this is only not known then
-        newest = None
-    namespace.read_head(newest)
 
 
 def guarded_put(guard: Guard, call: Call, store: Store) -> Plan[Any]:
@@ -71,8 +59,19 @@ def guarded_writes(guard: Guard, call: Call, store: Store) -> Plan[Any]:
     return _under_way(guard, writes_of(call), call, store, _writes)
 
 
+def _heads_above(target: Target, run: Run | None) -> Plan[None]:
+    """Read the heads once more below which the runs seem to have begun that `run` is part of.
+
+    Somebody may have deleted what was known here as the head.
+    """
+    for (_, outer), (namespace, above) in run.above.items() if run is not None else ():
+        if namespace.leaves_line(above) is not None:
+            namespace.read_head((yield "get_tuple", target.head_config(outer)))
+
+
 def _put(guard: Guard, put: Put, store: Store) -> Plan[Any]:
     namespace, run = guard.namespace(put.target), guard.state.run_of(put.target.names)
+    yield from _heads_above(put.target, run)
     guard.refuse_behind(put, namespace, run)
     namespace.expect(put.signal.channels)
     if not put.target.full and not guard.must_look_before_put(namespace, put):
@@ -83,6 +82,7 @@ def _put(guard: Guard, put: Put, store: Store) -> Plan[Any]:
 
 def _writes(guard: Guard, writes: Writes, store: Store) -> Plan[Any]:
     namespace, run = guard.namespace(writes.target), guard.state.run_of(writes.target.names)
+    yield from _heads_above(writes.target, run)
     guard.refuse_behind(writes, namespace, run)
     if not writes.target.full and not guard.must_look_before_writes(namespace, writes):
         guard.wrote(writes, namespace, run)  # it may be, from now on

@@ -58,6 +58,9 @@ class _Namespace(Protocol):
     def leaves_line(self, run: Run) -> Refusal | None:
         """Why the first put of `run` will be refused."""
 
+    def read_head(self, row: Any) -> None:
+        """The newest row was read."""
+
 
 Above = Mapping[tuple[str, str], tuple[_Namespace, Run]]
 _within: ContextVar[Above] = ContextVar("deerflow_guard_runs", default=MappingProxyType({}))
