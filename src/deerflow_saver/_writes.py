@@ -196,9 +196,11 @@ def store_writes(core: Core, name: str, args: Any, kwargs: Any) -> Plan[Any]:
         core.walker.paths.note(config, task_id, path or "")
     pairs = _pairs(writes)
     begun = _begin_rows(core, config, cid, pairs, task_id)
-    values = _Values(core, pairs) if any(node for _, _, (node, *_) in begun) else None
+    recorded = any(writing.node is not None for _, _, writing in begun)
+    values = _Values(core, pairs or ()) if recorded else None
+    tape = None if values is None else values.tape
     try:
-        stored = yield "inner", (name, args, kwargs, *(values.tapes if values else ()))
+        stored = yield "inner", (name, args, kwargs) if tape is None else (name, args, kwargs, tape)
     except BaseException as error:
         if core.lost is not None and isinstance(error, Exception):
             core.lost.note(config, pairs or (), error)
@@ -256,22 +258,20 @@ class _Values:
     packed before and after the call, and known if nobody changed them meanwhile.
     """
 
-    def __init__(self, core: Core, pairs: Pairs | None) -> None:
-        self.pairs = pairs or ()
-        tape = core.tape()
-        self.tapes = () if tape is None else (tape,)
+    def __init__(self, core: Core, pairs: Pairs) -> None:
+        self.pairs = pairs
+        self.tape = core.tape()
         self._core = core
-        self._before = core.packed(self._given()) if tape is None else None
+        self._before = self._packed() if self.tape is None else None
 
-    def _given(self) -> list[Any]:
-        return [value for _, value in self.pairs]
+    def _packed(self) -> list[Packed] | None:
+        return self._core.packed([value for _, value in self.pairs])
 
     def stored(self) -> Sequence[tuple[str, bytes]] | None:
         """What was stored; None if that is not known."""
-        for tape in self.tapes:
-            return tape.values(self.pairs)
-        same = self._before is not None and self._before == self._core.packed(self._given())
-        return self._before if same else None
+        if self.tape is not None:
+            return self.tape.values(self.pairs)
+        return self._before if self._before is not None and self._before == self._packed() else None
 
 
 def _rows(begun: Begun, values: _Values, task_id: Any, path: str) -> list[Row] | None:

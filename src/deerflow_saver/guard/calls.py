@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from deerflow_saver._arguments import argument, configurable, is_mapping
+from deerflow_saver._arguments import PUT, PUT_WRITES, arguments, configurable, is_mapping
 from deerflow_saver.channel_mode.marker import CHECKPOINT_MODE_METADATA_KEY, asks_for_full
 from deerflow_saver.guard.fence import Call
 from deerflow_saver.guard.policy import MARKER, Signal, signal_of
@@ -84,7 +84,7 @@ class Put(NamedTuple):
         return ids + _mapped(self.target)
 
 
-_METADATA = 2
+_METADATA = PUT.index("metadata")
 
 
 class Writes(NamedTuple):
@@ -124,9 +124,8 @@ def target_of(config: Any) -> Target | None:
 def put_of(call: Call) -> Put | None:
     """A put, if its arguments are what they should be."""
     _, args, kwargs = call
-    target = target_of(argument("config", 0, args, kwargs))
-    checkpoint = argument("checkpoint", 1, args, kwargs)
-    metadata = argument("metadata", _METADATA, args, kwargs)
+    config, checkpoint, metadata, _ = arguments(PUT, args, kwargs)
+    target = target_of(config)
     if metadata is None:
         metadata = {}
     if target is None or not is_mapping(checkpoint) or not is_mapping(metadata):
@@ -149,9 +148,8 @@ def _with_mode(target: Target, metadata: Mapping[str, Any]) -> Mapping[str, Any]
 def writes_of(call: Call) -> Writes | None:
     """A put_writes, if its arguments are what they should be."""
     _, args, kwargs = call
-    target = target_of(argument("config", 0, args, kwargs))
-    writes = argument("writes", 1, args, kwargs)
-    task_id = argument("task_id", 2, args, kwargs)
+    config, writes, task_id, _ = arguments(PUT_WRITES, args, kwargs)
+    target = target_of(config)
     if target is None or target.checkpoint_id is None or writes is None:
         return None
     try:

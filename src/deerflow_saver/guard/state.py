@@ -158,7 +158,7 @@ class Namespace:
             self.written |= signal.channels
 
     def read_head(self, row: Any) -> None:
-        """The newest row was read; None: there is none, or it could not be read."""
+        """The newest row was read; None: there is none."""
         if row is None:
             self.head = None
         else:
